@@ -1,0 +1,1 @@
+//! Driver of the parameter hub card.

@@ -1,0 +1,1 @@
+//! Shared memory, memory-mapped registers and eventfds: the unsafe floor of the driver.

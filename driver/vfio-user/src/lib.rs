@@ -1,0 +1,1 @@
+//! vfio-user protocol: messages, client and server.

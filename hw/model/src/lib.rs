@@ -1,0 +1,1 @@
+//! Golden model of the card: rings, slots and arithmetic, without a clock.

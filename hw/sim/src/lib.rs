@@ -1,0 +1,1 @@
+//! The Verilated card: clock, AXI host model and PCI function.

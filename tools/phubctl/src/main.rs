@@ -1,0 +1,2 @@
+//! Command line of the parameter hub.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Daemon that owns a card and serves local workers.
+fn main() {}
