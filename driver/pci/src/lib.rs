@@ -5,6 +5,8 @@
 //! and by the golden model. Nothing above this trait knows which one it has.
 #![forbid(unsafe_code)]
 
+pub mod config;
+
 use std::os::fd::BorrowedFd;
 
 pub use phub_abi::regs::RegisterIo;
