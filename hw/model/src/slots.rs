@@ -1,0 +1,249 @@
+// Copyright phub contributors. SPDX-License-Identifier: Apache-2.0
+//! Slots: who has joined a round, who has left it, and the sum so far.
+
+use phub_abi::Status;
+
+use crate::arith;
+
+/// One segment of one descriptor, as it asks to join a round.
+#[derive(Clone, Copy, Debug)]
+pub struct Join {
+    /// Who asks.
+    pub tenant: u8,
+    /// Rank of the worker in its tenant.
+    pub worker: u8,
+    /// World size of the tenant.
+    pub workers: u8,
+    /// Sequence number of the segment.
+    pub seq: u32,
+    /// What the chunk is.
+    pub key: u32,
+    /// Bytes of the segment.
+    pub bytes: u32,
+    /// Leaves at once: it will not pull.
+    pub waive: bool,
+}
+
+/// What a join did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// The worker had not joined before: it has now.
+    pub taken: bool,
+    /// The round became complete by it.
+    pub completed: bool,
+}
+
+/// The answer to "may I have the result of this sequence number?"
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Not yet.
+    Wait,
+    /// Never: the slot has moved past it.
+    Stale,
+    /// Now.
+    Ready,
+}
+
+/// Room for one segment's sum and its bookkeeping.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// A round is in progress, or its result is not yet pulled by all.
+    pub open: bool,
+    /// Never used in this epoch: any sequence number may open it.
+    pub fresh: bool,
+    /// Of the round, or of the last one.
+    pub tenant: u8,
+    /// World size of the tenant.
+    pub workers: u8,
+    /// Sequence number of the round, or of the last one.
+    pub seq: u32,
+    /// What the first to join said the chunk is.
+    pub key: u32,
+    /// Bytes of the segment.
+    pub bytes: u32,
+    /// One bit a worker: contributed or abstained.
+    pub joined: u64,
+    /// One bit a worker: contributed.
+    pub contributed: u64,
+    /// One bit a worker: pulled or waived.
+    pub left: u64,
+    /// Logical time at which the round was opened.
+    pub since: u64,
+    /// FP32 bits of the sum; empty while nobody has contributed.
+    pub sum: Vec<u32>,
+}
+
+impl Slot {
+    const FRESH: Self = Self {
+        open: false,
+        fresh: true,
+        tenant: 0,
+        workers: 0,
+        seq: 0,
+        key: 0,
+        bytes: 0,
+        joined: 0,
+        contributed: 0,
+        left: 0,
+        since: 0,
+        sum: Vec::new(),
+    };
+
+    /// Whether all workers have joined.
+    pub fn complete(&self) -> bool {
+        self.open && self.joined == all(self.workers)
+    }
+
+    fn free_if_done(&mut self) {
+        if self.complete() && self.left == all(self.workers) {
+            self.open = false;
+        }
+    }
+}
+
+/// All slots of the card, of all tenants.
+#[derive(Clone, Debug)]
+pub struct Slots(Vec<Slot>);
+
+impl Slots {
+    /// `count` slots, all fresh.
+    pub fn new(count: u32) -> Self {
+        Self(vec![Slot::FRESH; count as usize])
+    }
+
+    /// The slot with this number.
+    pub fn get(&self, slot: usize) -> Option<&Slot> {
+        self.0.get(slot)
+    }
+
+    /// Forgets a slot: any sequence number may open it.
+    pub fn clear(&mut self, slot: usize) {
+        self.0[slot] = Slot::FRESH;
+    }
+
+    /// Whether a segment has to wait for an older round to end before it may join.
+    pub fn waits(&self, slot: usize, seq: u32) -> bool {
+        self.0[slot].open && newer(seq, self.0[slot].seq)
+    }
+
+    /// A contribution: `payload` is stored if it is the first, else added.
+    pub fn contribute(
+        &mut self,
+        slot: usize,
+        join: Join,
+        payload: &[u32],
+        now: u64,
+    ) -> Result<Joined, Status> {
+        let s = &mut self.0[slot];
+        s.admit(join, now)?;
+        if s.joined & bit(join.worker) != 0 {
+            return Err(Status::Duplicate);
+        }
+        if s.contributed == 0 {
+            s.sum = payload.to_vec();
+        } else {
+            s.sum
+                .iter_mut()
+                .zip(payload)
+                .for_each(|(sum, value)| *sum = arith::add(*sum, *value));
+        }
+        s.contributed |= bit(join.worker);
+        Ok(s.join(join))
+    }
+
+    /// An abstention, unless the worker has joined already or the slot is past this round.
+    pub fn abstain(&mut self, slot: usize, join: Join, now: u64) -> Result<Joined, Status> {
+        let s = &mut self.0[slot];
+        match s.admit(join, now) {
+            Err(Status::StaleSeq) if !newer(join.seq, s.seq) => Ok(Joined {
+                taken: false,
+                completed: false,
+            }),
+            Err(status) => Err(status),
+            Ok(()) if s.joined & bit(join.worker) != 0 => Ok(Joined {
+                taken: false,
+                completed: false,
+            }),
+            Ok(()) => Ok(s.join(join)),
+        }
+    }
+
+    /// Whether the result of `seq` is there.
+    pub fn look(&self, slot: usize, tenant: u8, seq: u32) -> Look {
+        let s = &self.0[slot];
+        if s.fresh {
+            Look::Wait
+        } else if s.tenant != tenant || newer(s.seq, seq) || (!s.open && s.seq == seq) {
+            Look::Stale
+        } else if s.seq == seq && s.complete() {
+            Look::Ready
+        } else {
+            Look::Wait
+        }
+    }
+
+    /// A worker has its result.
+    pub fn leave(&mut self, slot: usize, worker: u8) {
+        let s = &mut self.0[slot];
+        s.left |= bit(worker);
+        s.free_if_done();
+    }
+}
+
+impl Slot {
+    /// Finds the round open as the segment says, or opens it.
+    fn admit(&mut self, join: Join, now: u64) -> Result<(), Status> {
+        if !self.open {
+            if !self.fresh && !newer(join.seq, self.seq) {
+                return Err(Status::StaleSeq);
+            }
+            *self = Self {
+                open: true,
+                fresh: false,
+                tenant: join.tenant,
+                workers: join.workers,
+                seq: join.seq,
+                key: join.key,
+                bytes: join.bytes,
+                since: now,
+                ..Self::FRESH
+            };
+            return Ok(());
+        }
+        if self.tenant != join.tenant {
+            Err(Status::Mismatch)
+        } else if self.seq != join.seq {
+            Err(Status::StaleSeq)
+        } else if self.key != join.key || self.bytes != join.bytes {
+            Err(Status::Mismatch)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn join(&mut self, join: Join) -> Joined {
+        self.joined |= bit(join.worker);
+        if join.waive {
+            self.left |= bit(join.worker);
+        }
+        let completed = self.complete();
+        self.free_if_done();
+        Joined {
+            taken: true,
+            completed,
+        }
+    }
+}
+
+/// Whether sequence number `a` comes after `b`; they wrap.
+pub fn newer(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+fn bit(worker: u8) -> u64 {
+    1 << worker
+}
+
+fn all(workers: u8) -> u64 {
+    u64::MAX >> (64 - workers)
+}
