@@ -163,6 +163,7 @@ package phub_pkg;
     logic        waive;      // contributor gives up the result at once
     logic        first;      // first segment of its descriptor
     logic        last;       // last segment of its descriptor
+    logic        crc_en;     // the descriptor states a CRC: keep a running one
     logic        crc_check;  // with `last`: `crc` must match the descriptor's whole payload
     logic [31:0] crc;
   } seg_hdr_t;
