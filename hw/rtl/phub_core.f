@@ -1,30 +1,16 @@
+// Sources of phub_core, for `verilator -F` and slang's `-F`: paths are relative to this file.
+// Packages by name; a module is found in its folder by its file name.
++incdir+pkg
+../regs/hub_regs.vlt
 pkg/phub_pkg.sv
 lib/crc32_pkg.sv
 ../regs/generated/hub_regs_pkg.sv
 ../regs/generated/hub_regs.sv
-lib/sdp_ram.sv
-lib/stream_fifo.sv
-lib/stream_reg.sv
-lib/rr_arbiter.sv
-host/error_fifo.sv
-host/hub_csr.sv
-host/quiesce.sv
-host/queue_table.sv
-host/tenant_counters.sv
-host/sq_fetch.sv
-host/desc_ring.sv
-host/desc_exec.sv
-host/dma_read.sv
-admit/tenant_table.sv
-admit/admit.sv
-slots/slot_ctrl.sv
-aggregate/fp32_add.sv
-aggregate/slot_ram.sv
-aggregate/aggregate.sv
-egress/egress_sched.sv
-egress/fp32_mean.sv
-egress/egress.sv
-host/dma_write.sv
-host/cq_post.sv
-host/msix.sv
++libext+.sv
+-y lib
+-y host
+-y admit
+-y slots
+-y aggregate
+-y egress
 top/phub_core.sv
