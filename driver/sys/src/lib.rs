@@ -5,8 +5,10 @@
 //! any time, and a reference to such memory is undefined behaviour. Its contents go in and out by copies and
 //! by atomic accesses.
 
+mod bar;
 mod eventfd;
 mod memory;
 
+pub use bar::MappedBar;
 pub use eventfd::EventFd;
 pub use memory::{HugePages, Memory, MemoryError};
