@@ -42,20 +42,39 @@ fn main() -> Result<()> {
     }
     let verilator = verilator(&root)?;
 
-    let mut builds = vec![Build { name: "standard", parameters: parameters(STANDARD), trace: false }];
+    let mut builds = vec![Build {
+        name: "standard",
+        parameters: parameters(STANDARD),
+        trace: false,
+    }];
     if env::var_os("CARGO_FEATURE_TINY").is_some() {
-        builds.push(Build { name: "tiny", parameters: parameters(TINY), trace: false });
+        builds.push(Build {
+            name: "tiny",
+            parameters: parameters(TINY),
+            trace: false,
+        });
     }
     if env::var_os("CARGO_FEATURE_TRACE").is_some() {
-        builds.push(Build { name: "traced", parameters: parameters(STANDARD), trace: true });
+        builds.push(Build {
+            name: "traced",
+            parameters: parameters(STANDARD),
+            trace: true,
+        });
     }
 
     let hash = build_hash(&root)?;
     // Verilator once a build, side by side; then the C++, in parallel as far as cargo allows.
-    let running = builds.iter().map(|b| verilate(b, &verilator, &root, &out, hash)).collect::<Result<Vec<_>>>()?;
+    let running = builds
+        .iter()
+        .map(|b| verilate(b, &verilator, &root, &out, hash))
+        .collect::<Result<Vec<_>>>()?;
     for (build, mut child) in builds.iter().zip(running) {
         if !child.wait()?.success() {
-            return Err(format!("Verilator refused the {} build; its messages are above", build.name).into());
+            return Err(format!(
+                "Verilator refused the {} build; its messages are above",
+                build.name
+            )
+            .into());
         }
     }
     for build in &builds {
@@ -86,33 +105,52 @@ fn verilator(root: &Path) -> Result<PathBuf> {
     pythons
         .map(|python| python.path().join("site-packages/verilator"))
         .find(|place| place.join("bin/verilator_bin").is_file())
-        .ok_or_else(|| format!("no Verilator under {}: run `make venv` first", lib.display()).into())
+        .ok_or_else(|| {
+            format!(
+                "no Verilator under {}: run `make venv` first",
+                lib.display()
+            )
+            .into()
+        })
 }
 
-fn verilate(build: &Build, verilator: &Path, root: &Path, out: &Path, hash: u32) -> Result<std::process::Child> {
+fn verilate(
+    build: &Build,
+    verilator: &Path,
+    root: &Path,
+    out: &Path,
+    hash: u32,
+) -> Result<std::process::Child> {
     let dir = out.join(build.name);
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
     }
     let mut command = Command::new(verilator.join("bin/verilator_bin"));
-    command.env("VERILATOR_ROOT", verilator).current_dir(root).args([
-        "--cc",
-        "--assert",
-        "--no-timing",
-        "-O3",
-        // What has no reset starts random, so that nothing relies on it by chance.
-        "--x-initial",
-        "unique",
-        "--x-assign",
-        "fast",
-        // Warnings are `make lint`'s business.
-        "-Wno-fatal",
-        "-Wno-lint",
-        "-Wno-style",
-        "--top-module",
-        "phub_core",
-    ]);
-    command.arg("--prefix").arg(top(build)).arg("--Mdir").arg(&dir);
+    command
+        .env("VERILATOR_ROOT", verilator)
+        .current_dir(root)
+        .args([
+            "--cc",
+            "--assert",
+            "--no-timing",
+            "-O3",
+            // What has no reset starts random, so that nothing relies on it by chance.
+            "--x-initial",
+            "unique",
+            "--x-assign",
+            "fast",
+            // Warnings are `make lint`'s business.
+            "-Wno-fatal",
+            "-Wno-lint",
+            "-Wno-style",
+            "--top-module",
+            "phub_core",
+        ]);
+    command
+        .arg("--prefix")
+        .arg(top(build))
+        .arg("--Mdir")
+        .arg(&dir);
     for (name, _, value) in build.parameters {
         command.arg(format!("-G{name}={value}"));
     }
@@ -121,7 +159,9 @@ fn verilate(build: &Build, verilator: &Path, root: &Path, out: &Path, hash: u32)
         command.args(["--trace-fst", "--trace-structs"]);
     }
     command.arg("-F").arg("hw/rtl/phub_core.f");
-    Ok(command.spawn().map_err(|e| format!("cannot run Verilator: {e}; run `make venv`"))?)
+    Ok(command
+        .spawn()
+        .map_err(|e| format!("cannot run Verilator: {e}; run `make venv`"))?)
 }
 
 fn compile(build: &Build, verilator: &Path, here: &Path, out: &Path) -> Result<()> {
@@ -137,8 +177,14 @@ fn compile(build: &Build, verilator: &Path, here: &Path, out: &Path) -> Result<(
     // Longest first, or the last core works alone.
     let mut sources: Vec<_> = fs::read_dir(&dir)?.flatten().map(|f| f.path()).collect();
     sources.retain(|f| f.extension().is_some_and(|e| e == "cpp"));
-    sources.sort_by_key(|f| (std::cmp::Reverse(fs::metadata(f).map_or(0, |m| m.len())), f.clone()));
-    cpp.files(sources).file(here.join("verilated/phub_verilated.cpp"));
+    sources.sort_by_key(|f| {
+        (
+            std::cmp::Reverse(fs::metadata(f).map_or(0, |m| m.len())),
+            f.clone(),
+        )
+    });
+    cpp.files(sources)
+        .file(here.join("verilated/phub_verilated.cpp"));
     cpp.compile(&format!("phub_{}", build.name));
     Ok(())
 }
@@ -170,7 +216,9 @@ fn cpp(verilator: &Path, here: &Path) -> cc::Build {
     if env::var_os("CXX").is_none() && ccache.exists() {
         build.compiler(ccache);
         // Hits do not depend on where the target directory is.
-        build.env("CCACHE_NOHASHDIR", "1").env("CCACHE_BASEDIR", env::var_os("OUT_DIR").unwrap_or_default());
+        build
+            .env("CCACHE_NOHASHDIR", "1")
+            .env("CCACHE_BASEDIR", env::var_os("OUT_DIR").unwrap_or_default());
     }
     build
 }

@@ -53,15 +53,21 @@ impl ConfigSpace {
     /// Configuration space after power-on of a function with `vectors` (1 to 128) MSI-X vectors.
     pub fn new(vectors: u16) -> Self {
         let vectors = vectors.clamp(1, 128);
-        let mut space =
-            Self { bytes: Box::new([0; CONFIG_BYTES]), writable: Box::new([0; CONFIG_BYTES]), vectors };
+        let mut space = Self {
+            bytes: Box::new([0; CONFIG_BYTES]),
+            writable: Box::new([0; CONFIG_BYTES]),
+            vectors,
+        };
         space.reset();
         space
     }
 
     /// Whether the function may write host memory, read it, and raise interrupts.
     pub fn bus_master(&self) -> bool {
-        u16::from_le_bytes([self.bytes[usize::from(COMMAND)], self.bytes[usize::from(COMMAND) + 1]]) & COMMAND_MASTER
+        u16::from_le_bytes([
+            self.bytes[usize::from(COMMAND)],
+            self.bytes[usize::from(COMMAND) + 1],
+        ]) & COMMAND_MASTER
             != 0
     }
 
@@ -80,8 +86,14 @@ impl ConfigSpace {
         // The reset bit reads as zero, so it is looked for in what is written.
         let high = usize::from(DEVICE_CONTROL) + 1;
         let flr = usize::from(offset) <= high
-            && data.get(high - usize::from(offset)).is_some_and(|b| u16::from(*b) << 8 & DEVICE_CONTROL_FLR != 0);
-        Ok(if flr { ConfigEffect::Reset } else { ConfigEffect::None })
+            && data
+                .get(high - usize::from(offset))
+                .is_some_and(|b| u16::from(*b) << 8 & DEVICE_CONTROL_FLR != 0);
+        Ok(if flr {
+            ConfigEffect::Reset
+        } else {
+            ConfigEffect::None
+        })
     }
 
     /// Back to the state after power-on.
@@ -137,7 +149,11 @@ impl ConfigSpace {
 fn range(offset: u16, len: usize) -> Result<std::ops::Range<usize>, PciError> {
     let at = usize::from(offset);
     if !matches!(len, 1 | 2 | 4) || !at.is_multiple_of(len) || at + len > CONFIG_BYTES {
-        return Err(PciError::OutOfRange { region: "config", offset: offset.into(), len: len as u64 });
+        return Err(PciError::OutOfRange {
+            region: "config",
+            offset: offset.into(),
+            len: len as u64,
+        });
     }
     Ok(at..at + len)
 }
@@ -168,7 +184,10 @@ mod tests {
     fn identity_cannot_be_written() {
         let mut space = ConfigSpace::new(65);
         assert_eq!(space.write(0, &[0xff; 4]).unwrap(), ConfigEffect::None);
-        assert_eq!(read32(&space, 0), u32::from(PCI_DEVICE) << 16 | u32::from(PCI_VENDOR));
+        assert_eq!(
+            read32(&space, 0),
+            u32::from(PCI_DEVICE) << 16 | u32::from(PCI_VENDOR)
+        );
     }
 
     #[test]
@@ -187,7 +206,9 @@ mod tests {
     fn bus_master_follows_the_command_register_and_reset_clears_it() {
         let mut space = ConfigSpace::new(65);
         assert!(!space.bus_master());
-        let _ = space.write(COMMAND, &(COMMAND_MASTER | COMMAND_MEMORY).to_le_bytes()).unwrap();
+        let _ = space
+            .write(COMMAND, &(COMMAND_MASTER | COMMAND_MEMORY).to_le_bytes())
+            .unwrap();
         assert!(space.bus_master());
         space.reset();
         assert!(!space.bus_master());
@@ -207,8 +228,14 @@ mod tests {
         let mut space = ConfigSpace::new(65);
         let at = capability(&space, 0x10);
         assert_ne!(read32(&space, at + 4) & 1 << 28, 0);
-        assert_eq!(space.write(at + 8, &[0, 0x80]).unwrap(), ConfigEffect::Reset);
-        assert_eq!(space.write(at + 8, &[0, 0x80, 0, 0]).unwrap(), ConfigEffect::Reset);
+        assert_eq!(
+            space.write(at + 8, &[0, 0x80]).unwrap(),
+            ConfigEffect::Reset
+        );
+        assert_eq!(
+            space.write(at + 8, &[0, 0x80, 0, 0]).unwrap(),
+            ConfigEffect::Reset
+        );
         assert_eq!(space.write(at + 9, &[0x80]).unwrap(), ConfigEffect::Reset);
         assert_eq!(space.write(at + 8, &[0x80]).unwrap(), ConfigEffect::None);
         assert_eq!(read32(&space, at + 8) & 0x8000, 0, "the bit reads as zero");

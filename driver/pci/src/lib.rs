@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod dma;
 
 use std::os::fd::BorrowedFd;
 
