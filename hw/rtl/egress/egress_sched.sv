@@ -60,6 +60,7 @@ module egress_sched
     output slot_t        look_slot_o,
     output seq_t         look_seq_o,
     output tenant_t      look_tenant_o,
+    output worker_t      look_worker_o,
     input  logic         look_rsp_valid_i,
     input  slot_answer_t look_rsp_i,
     // egress
@@ -132,6 +133,7 @@ module egress_sched
   assign look_slot_o = slot_of(tenant_cfg_i, seq);
   assign look_seq_o = seq;
   assign look_tenant_o = cfg_i.tenant;
+  assign look_worker_o = cfg_i.worker;
   assign job_valid_o = state_q == SendJob;
 
   always_comb begin

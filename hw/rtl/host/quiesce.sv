@@ -47,10 +47,13 @@ module quiesce
     output logic        count_valid_o,
     input  logic        count_ready_i,
     output count_ev_t   count_o,
+    output logic        fatal_o,      // one cycle: the core does not come to rest
     output logic        busy_o
 );
   localparam logic [7:0] CmdAbort = 8'd1;
   localparam logic [7:0] CmdStop = 8'd2;
+  // Cycles within which host memory must have answered everything: 4 ms at 250 MHz.
+  localparam int unsigned DrainLog2 = 20;
 
   typedef enum logic [3:0] {
     Disabled,
@@ -71,13 +74,16 @@ module quiesce
   logic [16:0] slots_left_q;
   slot_t slot_q;
   logic [1:0] idle_for_q;
-  logic settled, known;
+  logic settled, known, draining;
+  logic [DrainLog2:0] drain_q;
 
   // Hand-overs between stages take a cycle, in which both may look idle.
   assign settled = idle_for_q == 2'd3 && idle_i;
   assign known = (cmd_op_i == CmdAbort && 32'(cmd_index_i) < Tenants)
       || (cmd_op_i == CmdStop && 32'(cmd_index_i) < Queues);
 
+  assign draining = state_q inside {WaitIdle, WaitFlushed, WaitDrained};
+  assign fatal_o = drain_q == {1'b0, {DrainLog2{1'b1}}};
   assign ready_o = !(state_q inside {Disabled, WaitInit, WaitDrained});
   assign soft_rst_o = state_q == Disabled;
   assign pause_o = state_q != Running;
@@ -100,6 +106,8 @@ module quiesce
 
   always_ff @(posedge clk_i) begin
     idle_for_q <= !idle_i ? '0 : idle_for_q == 2'd3 ? idle_for_q : idle_for_q + 2'd1;
+    if (!draining) drain_q <= '0;
+    else if (!drain_q[DrainLog2]) drain_q <= drain_q + (DrainLog2 + 1)'(1);
     if (cmd_valid_i && !cmd_busy_o) begin
       refused_q <= !known || !ready_o;
       pending_q <= known && ready_o;
@@ -148,6 +156,7 @@ module quiesce
       pending_q <= 1'b0;
       refused_q <= 1'b0;
       idle_for_q <= '0;
+      drain_q <= '0;
     end
   end
 

@@ -37,6 +37,7 @@ module slot_ctrl
     input  slot_t        look_slot_i,
     input  seq_t         look_seq_i,
     input  tenant_t      look_tenant_i,
+    input  worker_t      look_worker_i,
     output logic         look_rsp_valid_o,
     output slot_answer_t look_rsp_o,
     // aggregate: a contribution is in the slot
@@ -48,6 +49,7 @@ module slot_ctrl
     output logic         leave_ready_o,
     input  slot_t        leave_slot_i,
     input  worker_t      leave_worker_i,
+    input  seq_t         leave_seq_i,
     // quiesce: forget the slot
     input  logic         clear_valid_i,
     output logic         clear_ready_o,
@@ -164,9 +166,9 @@ module slot_ctrl
       hdr_q <= join_hdr_i;
       workers_q <= join_cfg_i.workers;
     end
-    seq_q <= op == OpAsk ? ask_seq_i : look_seq_i;
+    seq_q <= op == OpAsk ? ask_seq_i : op == OpLook ? look_seq_i : leave_seq_i;
     tenant_q <= look_tenant_i;
-    worker_q <= leave_worker_i;
+    worker_q <= op == OpLook ? look_worker_i : leave_worker_i;
     if (op inside {OpJoin, OpLook, OpAsk, OpDump} && !stall) turn_q <= turn_q + 2'd1;
     if (!init_done_q) begin
       init_q <= init_q + SlotW'(1);
@@ -208,6 +210,10 @@ module slot_ctrl
     for (int unsigned w = 0; w < Workers; w++) n += count_t'(mask[w]);
     return n;
   endfunction
+
+  localparam int unsigned WorkerW = Workers > 1 ? $clog2(Workers) : 1;
+  logic [WorkerW-1:0] worker_idx;
+  assign worker_idx = worker_q[WorkerW-1:0];
 
   wmask_t me;
   logic same, past, may_open, completes, frees, dropped;
@@ -266,7 +272,8 @@ module slot_ctrl
         row_d.pending = row.pending - count_t'(1);
       end
       OpLeave: begin
-        write = 1'b1;
+        // A worker that pulls twice may come too late; it must not leave a later round.
+        write = row.open && row.complete && row.seq == seq_q;
         row_d.left = row.left | (wmask_t'(1) << worker_q);
       end
       OpClear: begin
@@ -296,7 +303,8 @@ module slot_ctrl
     if (op_q == OpLook) begin
       look_rsp_o <= '0;
       if (row.open && row.tenant == tenant_q && row.seq == seq_q) begin
-        look_rsp_o.ready <= row.complete;
+        look_rsp_o.ready <= row.complete && !row.left[worker_idx];
+        look_rsp_o.stale <= row.left[worker_idx];
         look_rsp_o.contributors <= mask_t'(row.contributed);
         look_rsp_o.count <= ones(row.contributed);
         look_rsp_o.empty <= row.contributed == '0;
@@ -367,8 +375,6 @@ module slot_ctrl
   `PHUB_ASSERT(cmd_room_a, op_q != OpJoin || cmd_ready)
   `PHUB_ASSERT(ev_room_a, !completes || ev_ready)
   `PHUB_ASSERT(commit_expected_a, op_q != OpCommit || (row.open && row.pending != '0))
-  `PHUB_ASSERT(leave_expected_a, op_q != OpLeave || (row.open && row.complete))
-  `PHUB_ASSERT(leave_once_a, op_q != OpLeave || (row.left & (wmask_t'(1) << worker_q)) == '0)
   `PHUB_ASSERT(contributed_joined_a, op_q == OpNone || (row.contributed & ~row.joined) == '0)
   `PHUB_ASSERT(worker_in_world_a, !(op_q == OpJoin && write) || count_t'(hdr_q.worker) < workers_q)
   `PHUB_COVER(complete_c, completes)

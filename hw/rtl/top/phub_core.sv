@@ -89,7 +89,7 @@ module phub_core
   localparam int unsigned Vectors = Queues + 1;
 
   // ------------------------------------------------------------------ control
-  logic enable, ready, soft_rst, rst_core, pause, all_idle;
+  logic enable, ready, fatal, soft_rst, rst_core, pause, all_idle;
   logic cmd_valid, cmd_busy, cmd_refused;
   logic [7:0] cmd_op, cmd_index;
   tbl_req_t queue_req, tenant_req, counter_req, doorbell_req;
@@ -150,6 +150,7 @@ module phub_core
       .cmd_index_o(cmd_index),
       .cmd_busy_i(cmd_busy),
       .cmd_refused_i(cmd_refused),
+      .fatal_i(fatal),
       .queue_req_o(queue_req),
       .queue_rsp_i(queue_rsp),
       .tenant_req_o(tenant_req),
@@ -231,6 +232,7 @@ module phub_core
       .count_valid_o(count_valid[5]),
       .count_ready_i(count_ready[5]),
       .count_o(count[5]),
+      .fatal_o(fatal),
       .busy_o(quiesce_busy)
   );
 
@@ -545,10 +547,10 @@ module phub_core
 
   logic look_valid, look_ready, look_rsp_valid, commit_valid, commit_ready, leave_valid, leave_ready, slots_idle;
   slot_t look_slot, commit_slot, leave_slot;
-  seq_t look_seq;
+  seq_t look_seq, leave_seq;
   tenant_t look_tenant;
   slot_answer_t look_rsp;
-  worker_t leave_worker;
+  worker_t leave_worker, look_worker;
 
   slot_ctrl #(
       .Slots(Slots),
@@ -575,6 +577,7 @@ module phub_core
       .look_slot_i(look_slot),
       .look_seq_i(look_seq),
       .look_tenant_i(look_tenant),
+      .look_worker_i(look_worker),
       .look_rsp_valid_o(look_rsp_valid),
       .look_rsp_o(look_rsp),
       .commit_valid_i(commit_valid),
@@ -584,6 +587,7 @@ module phub_core
       .leave_ready_o(leave_ready),
       .leave_slot_i(leave_slot),
       .leave_worker_i(leave_worker),
+      .leave_seq_i(leave_seq),
       .clear_valid_i(clear_valid),
       .clear_ready_o(clear_ready),
       .clear_slot_i(clear_slot),
@@ -696,6 +700,7 @@ module phub_core
       .look_slot_o(look_slot),
       .look_seq_o(look_seq),
       .look_tenant_o(look_tenant),
+      .look_worker_o(look_worker),
       .look_rsp_valid_i(look_rsp_valid),
       .look_rsp_i(look_rsp),
       .job_valid_o(job_valid),
@@ -727,6 +732,7 @@ module phub_core
       .leave_ready_i(leave_ready),
       .leave_slot_o(leave_slot),
       .leave_worker_o(leave_worker),
+      .leave_seq_o(leave_seq),
       .wr_valid_o(wr_valid),
       .wr_ready_i(wr_ready),
       .wr_o(wr),
@@ -788,12 +794,6 @@ module phub_core
 
   logic cq_irq_valid, cq_irq_ready, cq_idle, msix_busy;
   logic [6:0] cq_irq_vector;
-  queue_t tail_queue;
-
-  // One reader of the completion tails at a time: the table's POINTERS register yields to doorbells.
-  assign tail_queue = doorbell_req.valid || !sq_idle ? cq_queue : ptr_queue;
-  assign ptr_cq_tail = cq_tail;
-
   cq_post #(
       .Queues(Queues)
   ) u_cq_post (
@@ -816,8 +816,10 @@ module phub_core
       .irq_vector_o(cq_irq_vector),
       .start_valid_i(start_valid),
       .start_queue_i(start_queue),
-      .ptr_queue_i(tail_queue),
-      .ptr_cq_tail_o(cq_tail),
+      .db_queue_i(cq_queue),
+      .db_cq_tail_o(cq_tail),
+      .ptr_queue_i(ptr_queue),
+      .ptr_cq_tail_o(ptr_cq_tail),
       .err_valid_o(err_valid[2]),
       .err_ready_i(err_ready[2]),
       .err_o(err[2]),
