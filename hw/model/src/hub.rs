@@ -303,28 +303,29 @@ impl Hub {
             .position(|h| h.joined < h.segments)
     }
 
-    /// What the queue would do next, unless that has to wait for its slot.
-    fn next_join(&mut self, q: usize) -> Option<Contribution> {
+    /// What the queue would contribute next, unless it has to wait for its slot; nothing if it will not be admitted.
+    fn next_join(&mut self, q: usize) -> Option<Option<Contribution>> {
         let index = self.joining(q)?;
         let config = self.queues[q].config;
         let held = &self.queues[q].held[index];
         let seq = held.seq(held.joined);
         let abstain = !held.pays();
-        if self.admit(q, &held.desc) == Status::Ok {
-            let slot = self.tenants[usize::from(config.tenant)].slot(seq);
-            if self.slots.waits(slot, seq) {
-                if !std::mem::replace(&mut self.queues[q].held[index].waited, true) {
-                    self.count(config.tenant.into(), Counter::SlotWaits, 1);
-                }
-                return None;
-            }
+        if self.admit(q, &held.desc) != Status::Ok {
+            return Some(None);
         }
-        Some(Contribution {
+        let slot = self.tenants[usize::from(config.tenant)].slot(seq);
+        if self.slots.waits(slot, seq) {
+            if !std::mem::replace(&mut self.queues[q].held[index].waited, true) {
+                self.count(config.tenant.into(), Counter::SlotWaits, 1);
+            }
+            return None;
+        }
+        Some(Some(Contribution {
             tenant: config.tenant,
             worker: config.worker,
             seq,
             abstain,
-        })
+        }))
     }
 
     /// The checks that need the tenant table, in order.
@@ -359,13 +360,15 @@ impl Hub {
             Ok(joined) => {
                 if joined.taken {
                     let worker = self.queues[q].config.worker;
+                    let contribution = Contribution {
+                        tenant,
+                        worker,
+                        seq,
+                        abstain: !pays,
+                    };
+                    self.order.joined(&contribution);
                     if let Some(trace) = &mut self.trace {
-                        trace.push(Contribution {
-                            tenant,
-                            worker,
-                            seq,
-                            abstain: !pays,
-                        });
+                        trace.push(contribution);
                     }
                     if pays {
                         self.count(tenant.into(), Counter::SegmentsIn, 1);

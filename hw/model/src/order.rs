@@ -28,32 +28,41 @@ pub enum Order {
 }
 
 impl Order {
-    /// Chooses one of `candidates` (queue, and what it would do next; in order of the queues), or none: a recording
-    /// may wait for a queue that has nothing to send yet. `last` is the queue of the last choice.
+    /// Chooses one of `candidates` (queue, and what it would contribute; nothing if it will be refused; in order of the
+    /// queues), or none: a recording may wait for a queue that has nothing to send yet. `last` is the queue of the last
+    /// choice.
     pub(crate) fn choose(
         &mut self,
-        candidates: &[(usize, Contribution)],
+        candidates: &[(usize, Option<Contribution>)],
         last: usize,
     ) -> Option<usize> {
-        let first = *candidates.first()?;
-        let (queue, contribution) = match self {
-            Self::RoundRobin => *candidates.iter().find(|(q, _)| *q > last).unwrap_or(&first),
+        let first = candidates.first()?;
+        let (queue, _) = match self {
+            Self::RoundRobin => candidates.iter().find(|(q, _)| *q > last).unwrap_or(first),
             Self::Random(state) => {
-                candidates[(next_random(state) % candidates.len() as u64) as usize]
+                &candidates[(next_random(state) % candidates.len() as u64) as usize]
             }
             Self::Recorded(recording) => {
                 let next = recording.next.front();
-                let on_tape = |c: &Contribution| recording.left.contains_key(c);
-                *candidates
+                let later = |c: &Contribution| recording.left.contains_key(c);
+                candidates
                     .iter()
-                    .find(|(_, c)| Some(c) == next)
-                    .or_else(|| candidates.iter().find(|(_, c)| !on_tape(c)))?
+                    .find(|(_, c)| c.is_none() || c.as_ref() == next)
+                    .or_else(|| {
+                        candidates
+                            .iter()
+                            .find(|(_, c)| !c.as_ref().is_some_and(later))
+                    })?
             }
         };
+        Some(*queue)
+    }
+
+    /// A contribution has joined.
+    pub(crate) fn joined(&mut self, contribution: &Contribution) {
         if let Self::Recorded(recording) = self {
-            recording.play(&contribution);
+            recording.play(contribution);
         }
-        Some(queue)
     }
 }
 
