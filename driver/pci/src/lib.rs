@@ -7,11 +7,13 @@
 
 pub mod config;
 pub mod dma;
+mod registers;
 
 use std::os::fd::BorrowedFd;
 
 pub use phub_abi::regs::RegisterIo;
 pub use phub_sys::Memory;
+pub use registers::RegisterIoExt;
 
 /// Why a PCI function refused or failed.
 #[derive(Debug, thiserror::Error)]
