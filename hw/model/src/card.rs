@@ -6,12 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use phub_abi::BAR0_BYTES;
 use phub_pci::config::{ConfigEffect, ConfigSpace};
+use phub_pci::dma::DmaMap;
 use phub_pci::{Memory, PciError, PciFunction};
 
+use crate::Params;
 use crate::csr::Csr;
 use crate::hub::Host;
 use crate::order::{Contribution, Order};
-use crate::{DmaMap, Params};
 
 /// The golden card. Every register write runs the model until nothing can move, so that whoever polls never waits.
 #[derive(Debug)]
@@ -26,6 +27,16 @@ struct State {
     config: ConfigSpace,
     dma: DmaMap,
     eventfds: Vec<OwnedFd>,
+}
+
+impl Host for DmaMap {
+    fn read(&self, iova: u64, data: &mut [u8]) -> bool {
+        self.read(iova, data)
+    }
+
+    fn write(&self, iova: u64, data: &[u8]) -> bool {
+        self.write(iova, data)
+    }
 }
 
 /// Host memory while the function may not master the bus.

@@ -224,6 +224,7 @@ impl Csr {
     fn command(&mut self, op: u32, index: usize, host: &dyn Host) {
         self.refused = false;
         match op {
+            _ if !self.hub.ready => self.refused = true,
             COMMAND_ABORT if index < self.hub.tenants.len() => self.hub.abort(index, host),
             COMMAND_STOP if index < self.hub.queues.len() => self.hub.stop(index),
             _ => self.refused = true,

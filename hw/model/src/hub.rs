@@ -49,9 +49,9 @@ impl Tenant {
         usize::from(self.slot_base) + offset as usize
     }
 
-    fn slots(&self, params: &Params) -> std::ops::Range<usize> {
-        let end = (u64::from(self.slot_base) + (1u64 << self.slot_log2)).min(params.slots.into());
-        self.slot_base.into()..end as usize
+    fn slots(&self) -> std::ops::Range<usize> {
+        let base = usize::from(self.slot_base);
+        base..base + (1 << self.slot_log2)
     }
 }
 
@@ -166,15 +166,16 @@ impl Hub {
     /// What the driver writes into `ctrl` of a queue. A rising `enable` starts it, a falling one forgets what it holds.
     pub fn configure_queue(&mut self, queue: usize, config: QueueConfig) {
         let q = &mut self.queues[queue];
+        let fits = config.fits(&self.params);
         let starts = config.enable && !q.config.enable;
-        q.config = config;
-        if starts {
+        q.config = QueueConfig {
+            enable: config.enable && fits,
+            ..config
+        };
+        if starts || !q.config.enable {
             q.start();
         }
-        if !config.enable || !config.fits(&self.params) {
-            q.held.clear();
-        }
-        if config.enable && !config.fits(&self.params) {
+        if config.enable && !fits {
             self.stop_for(queue, QueueError::QueueConfig);
         }
     }
@@ -182,21 +183,24 @@ impl Hub {
     /// Enables or disables the card. Disabled, it forgets queues, slots and counters.
     pub fn enable(&mut self, on: bool) {
         if self.ready && !on {
-            let kept = Self::new(self.params, self.order.clone());
-            let (trace, now, coalesce) = (self.trace.take(), self.now, self.coalesce);
-            *self = Self {
-                trace,
-                now,
-                coalesce,
-                ..kept
-            };
+            for queue in &mut self.queues {
+                queue.config.enable = false;
+                queue.start();
+            }
+            self.tenants.iter_mut().for_each(|t| t.enable = false);
+            self.counters.fill([0; COUNTERS]);
+            self.slots = Slots::new(self.params.slots);
+            self.errors.clear();
+            self.errors_lost = false;
+            self.beats = [0; 2];
+            self.pending.fill(0);
         }
         self.ready = on;
     }
 
     /// Stops a queue for an error of its own.
     pub fn stop_for(&mut self, queue: usize, error: QueueError) {
-        self.queues[queue].error = Some(error);
+        self.queues[queue].error.get_or_insert(error);
         if self.errors.len() == ERROR_FIFO_DEPTH {
             self.errors_lost = true;
         } else {
@@ -215,7 +219,7 @@ impl Hub {
                 let seq = held.seq(if held.takes() { held.written } else { 0 });
                 let slot = self.slots.get(self.tenants[tenant].slot(seq));
                 let contributors = slot
-                    .filter(|s| s.open && usize::from(s.tenant) == tenant && s.seq == seq)
+                    .filter(|s| s.is_at(tenant as u8, seq))
                     .map_or(0, |s| s.contributed);
                 if let Some(held) = self.queues[q].held.front_mut() {
                     held.contributors = contributors;
@@ -224,17 +228,19 @@ impl Hub {
                 self.complete(q, host);
             }
         }
-        for slot in self.tenants[tenant].slots(&self.params) {
-            self.slots.clear(slot);
+        if self.tenants[tenant].on(&self.params) {
+            for slot in self.tenants[tenant].slots() {
+                self.slots.clear(slot);
+            }
         }
         self.tenants[tenant].epoch = self.tenants[tenant].epoch.wrapping_add(1);
         self.count(tenant, Counter::Aborts, 1);
     }
 
-    /// Command 2: forgets what a queue holds; it does nothing more until it is enabled again.
+    /// Command 2: disables a queue and forgets what it holds.
     pub fn stop(&mut self, queue: usize) {
         self.queues[queue].held.clear();
-        self.queues[queue].stopped = true;
+        self.queues[queue].config.enable = false;
     }
 
     /// Works until nothing can move.
@@ -268,9 +274,13 @@ impl Hub {
             self.stop_for(q, QueueError::SqRead);
             return true;
         }
-        let queue = &mut self.queues[q];
+        let queue = &self.queues[q];
         let desc = Descriptor::from_bytes(&entry);
-        let status = queue.config.check(&desc);
+        let status = match queue.config.check(&desc) {
+            Status::Ok => self.admit(q, &desc),
+            refused => refused,
+        };
+        let queue = &mut self.queues[q];
         let sq_head = queue.advance_sq();
         queue
             .held
@@ -460,7 +470,7 @@ impl Hub {
             let config = self.queues[q].config;
             let seq = held.seq(held.written);
             let slot = self.tenants[usize::from(config.tenant)].slot(seq);
-            match self.slots.look(slot, config.tenant, seq) {
+            match self.slots.look(slot, config.tenant, config.worker, seq) {
                 Look::Wait => return false,
                 Look::Stale => self.queues[q].held[0].fail(Status::StaleSeq, seq),
                 Look::Ready => self.write_result(q, slot, host),
@@ -521,10 +531,7 @@ impl Hub {
         let mut completion = held.completion(q as u16, epoch, self.now, self.params.seg_bytes);
         let iova = queue.place(&mut completion);
         let vector = queue.config.vector;
-        if !host.write(iova, &completion.to_bytes()) {
-            self.stop_for(q, QueueError::CqWrite);
-            return;
-        }
+        let written = host.write(iova, &completion.to_bytes());
         self.count(tenant, Counter::Completions, 1);
         match held.status {
             Status::BadOpcode
@@ -536,7 +543,9 @@ impl Hub {
             Status::WriteError => self.count(tenant, Counter::DmaErrors, 1),
             _ => {}
         }
-        if held.status != Status::Ok || held.desc.flags.contains(Flags::IRQ) {
+        if !written {
+            self.stop_for(q, QueueError::CqWrite);
+        } else if held.status != Status::Ok || held.desc.flags.contains(Flags::IRQ) {
             self.raise(vector);
         }
     }

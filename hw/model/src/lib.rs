@@ -11,14 +11,12 @@
 pub mod arith;
 pub mod card;
 pub mod csr;
-pub mod dma;
 pub mod hub;
 pub mod order;
 pub mod rings;
 pub mod slots;
 
 pub use card::GoldenCard;
-pub use dma::DmaMap;
 pub use hub::{Host, Hub};
 pub use order::{Contribution, Order, Recording};
 

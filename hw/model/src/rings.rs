@@ -56,6 +56,7 @@ impl QueueConfig {
             && RING_LOG2.contains(&self.cq_log2)
             && u32::from(self.tenant) < params.tenants
             && u32::from(self.worker) < params.workers
+            && u32::from(self.vector) < params.vectors()
     }
 
     /// The checks that need the descriptor and the queue alone, in order.
@@ -246,8 +247,6 @@ pub struct Queue {
     pub config: QueueConfig,
     /// Why it stopped, if it did.
     pub error: Option<QueueError>,
-    /// Stopped by command 2.
-    pub stopped: bool,
     /// Next submission entry to fetch.
     pub sq_head: u16,
     /// Next submission entry the host will write.
@@ -278,7 +277,6 @@ impl Queue {
         let unread = usize::from(self.cq_tail.wrapping_sub(self.cq_head) & mask);
         self.config.enable
             && self.error.is_none()
-            && !self.stopped
             && self.sq_head != self.sq_tail
             && self.held.len() < params.desc_depth as usize
             && unread + self.held.len() < usize::from(mask)

@@ -94,6 +94,11 @@ impl Slot {
         self.open && self.joined == all(self.workers)
     }
 
+    /// Whether it is open for this round of this tenant.
+    pub fn is_at(&self, tenant: u8, seq: u32) -> bool {
+        self.open && self.tenant == tenant && self.seq == seq
+    }
+
     fn free_if_done(&mut self) {
         if self.complete() && self.left == all(self.workers) {
             self.open = false;
@@ -154,29 +159,33 @@ impl Slots {
     /// An abstention, unless the worker has joined already or the slot is past this round.
     pub fn abstain(&mut self, slot: usize, join: Join, now: u64) -> Result<Joined, Status> {
         let s = &mut self.0[slot];
+        let nothing = Ok(Joined {
+            taken: false,
+            completed: false,
+        });
+        let past = !s.fresh && !newer(join.seq, s.seq);
+        let same = s.is_at(join.tenant, join.seq);
         match s.admit(join, now) {
-            Err(Status::StaleSeq) if !newer(join.seq, s.seq) => Ok(Joined {
-                taken: false,
-                completed: false,
-            }),
-            Err(status) => Err(status),
-            Ok(()) if s.joined & bit(join.worker) != 0 => Ok(Joined {
-                taken: false,
-                completed: false,
-            }),
+            Ok(()) if s.joined & bit(join.worker) != 0 => nothing,
             Ok(()) => Ok(s.join(join)),
+            Err(_) if past && !same => nothing,
+            Err(status) => Err(status),
         }
     }
 
-    /// Whether the result of `seq` is there.
-    pub fn look(&self, slot: usize, tenant: u8, seq: u32) -> Look {
+    /// Whether the result of `seq` is there for a worker.
+    pub fn look(&self, slot: usize, tenant: u8, worker: u8, seq: u32) -> Look {
         let s = &self.0[slot];
-        if s.fresh {
-            Look::Wait
-        } else if s.tenant != tenant || newer(s.seq, seq) || (!s.open && s.seq == seq) {
+        if s.is_at(tenant, seq) {
+            if s.left & bit(worker) != 0 {
+                Look::Stale
+            } else if s.complete() {
+                Look::Ready
+            } else {
+                Look::Wait
+            }
+        } else if !s.fresh && (!newer(seq, s.seq) || (s.open && s.tenant != tenant)) {
             Look::Stale
-        } else if s.seq == seq && s.complete() {
-            Look::Ready
         } else {
             Look::Wait
         }
