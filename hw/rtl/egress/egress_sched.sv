@@ -178,16 +178,17 @@ module egress_sched
         if (flush_valid_i && !flush_done_o) begin
           flushing_q <= 1'b1;
           q_q <= '0;
-          offset_q <= offset[0];
           state_q <= ReadTables;
         end else if (pick) begin
           q_q <= grant_idx;
-          offset_q <= offset[grant_idx];
           check_q[grant_idx] <= 1'b0;
           state_q <= ReadTables;
         end
       end
-      ReadTables: state_q <= ReadTenant;
+      ReadTables: begin
+        offset_q <= offset[q_q];
+        state_q <= ReadTenant;
+      end
       ReadTenant: state_q <= Examine;
       Examine: begin
         answer_q <= '0;
@@ -213,7 +214,8 @@ module egress_sched
           seq_q <= cl_seq_i;
           state_q <= cl_done_i ? SendJob : PickQueue;
         end else if (takes_result) begin
-          state_q <= AskSlot;
+          // Its own segment must be through, and not refused, before it may have the result.
+          state_q <= $signed(cl_seq_i - seq) >= 0 ? AskSlot : PickQueue;
         end else begin
           status_q <= StOk;
           seq_q <= desc.seq + ((desc.length - 32'd1) >> SegLog2);
@@ -247,15 +249,10 @@ module egress_sched
         end
       end
       SendPop: begin
-        if (pop_ready_i) begin
-          offset_q <= '0;
-          state_q <= flushing_q ? ReadTables : PickQueue;
-        end
+        if (pop_ready_i) state_q <= flushing_q ? ReadTables : PickQueue;
       end
       NextFlush: begin
-        check_q[q_q] <= 1'b0;
         q_q <= q_q + qidx_t'(1);
-        offset_q <= offset[q_q+qidx_t'(1)];
         if (32'(q_q) == Queues - 1) begin
           flushing_q <= 1'b0;
           flush_done_o <= 1'b1;

@@ -76,6 +76,7 @@ module desc_exec
   } state_e;
 
   logic [Queues-1:0] check_q, waiting_q;
+  logic [Queues-1:0] counted_q;  // this wait is in the counter already
   tenant_t tenant_of[Queues];
   logic [31:0] offset[Queues];  // bytes of the current descriptor already sent
   logic [7:0] inflight[Queues];  // segments sent and not yet through
@@ -183,16 +184,22 @@ module desc_exec
       end
       AskSlot: if (slots_taken) state_q <= PickQueue;
                else if (ask_ready_i) state_q <= WaitSlot;
-      WaitSlot: if (ask_rsp_valid_i) state_q <= ask_rsp_wait_i ? CountWait : SendSegment;
+      WaitSlot: if (ask_rsp_valid_i) state_q <= !ask_rsp_wait_i ? SendSegment : counted_q[q_q] ? PickQueue : CountWait;
       SendSegment: begin
         if (rd_ready_i) begin
           waiting_q[q_q] <= 1'b0;
+          counted_q[q_q] <= 1'b0;
           offset[q_q] <= last ? '0 : offset_q + SegBytes;
           check_q[q_q] <= 1'b1;
           state_q <= PickQueue;
         end
       end
-      CountWait: if (count_ready_i) state_q <= PickQueue;
+      CountWait: begin
+        if (count_ready_i) begin
+          counted_q[q_q] <= 1'b1;
+          state_q <= PickQueue;
+        end
+      end
       default: state_q <= PickQueue;
     endcase
     if (freed_valid_i) begin
@@ -210,17 +217,20 @@ module desc_exec
     if (flush_valid_i) begin
       offset[flush_queue_i[QueueW-1:0]] <= '0;
       waiting_q[flush_queue_i[QueueW-1:0]] <= 1'b0;
+      counted_q[flush_queue_i[QueueW-1:0]] <= 1'b0;
     end
     if (start_valid_i) begin
       tenant_of[start_queue_i[QueueW-1:0]] <= start_tenant_i;
       offset[start_queue_i[QueueW-1:0]] <= '0;
       waiting_q[start_queue_i[QueueW-1:0]] <= 1'b0;
+      counted_q[start_queue_i[QueueW-1:0]] <= 1'b0;
       check_q[start_queue_i[QueueW-1:0]] <= 1'b0;
     end
     if (rst_i) begin
       state_q <= PickQueue;
       check_q <= '0;
       waiting_q <= '0;
+      counted_q <= '0;
       total_q <= '0;
       for (int unsigned q = 0; q < Queues; q++) inflight[q] <= '0;
     end

@@ -3,8 +3,8 @@
 // Descriptors on the card: for each queue a ring of DescDepth, written by sq_fetch, worked off by desc_exec
 // (which may be ahead) and closed by egress_sched, both in order.
 //
-// Beside each descriptor stands how its segments went in: `done` once all of them are through, and the first
-// error with its sequence number. Reads answer in the next cycle. A retirement is taken every cycle and
+// Beside each descriptor stands how its segments went in: `done` once all of them are through, the first error,
+// and a sequence number: of the segment with that error, else of the last that is through. Reads answer in the next cycle. A retirement is taken every cycle and
 // has precedence over a push.
 `include "phub_asserts.svh"
 module desc_ring
@@ -39,7 +39,7 @@ module desc_ring
     output logic [15:0] cl_sq_head_o,
     output logic        cl_done_o,      // all its segments are through
     output status_e     cl_status_o,
-    output seq_t        cl_seq_o,       // of the first failed segment
+    output seq_t        cl_seq_o,       // of the first failed segment, or of the last that is through
     input  logic        cl_next_i,      // closed
     input  logic        cl_flush_i,     // with cl_next_i: desc_exec shall skip it too
     // segments that are through
@@ -137,7 +137,7 @@ module desc_ring
           seq: retire_old.status != StOk ? retire_old.seq : retire_i.seq
       };
     end else if (push) begin
-      progress[push_addr] <= '{done: push_status_i != StOk, status: push_status_i, seq: push_desc_i.seq};
+      progress[push_addr] <= '{done: push_status_i != StOk, status: push_status_i, seq: push_desc_i.seq - seq_t'(push_status_i == StOk)};
     end
     cl_progress_q <= progress[{cl_q, cl_ptr[cl_q][IdxW-1:0]}];
     ex_empty_o <= ex_ptr[ex_q] == push_ptr[ex_q];

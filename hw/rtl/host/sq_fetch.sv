@@ -90,13 +90,13 @@ module sq_fetch
 
   row_t rows[Queues];
   logic [Queues-1:0] work_q, dead_q;
-  logic start_pending_q;
-  queue_t start_queue_q;
+  logic [Queues-1:0] fresh_q;  // the row counts as zero: the queue has begun anew
 
   state_e state_q;
   step_e step_q;
   qidx_t q_q;
-  row_t row_q;
+  row_t row_q, row_d, row_ptr;
+  logic row_we;
   logic db_is_cq_q;
   logic [15:0] db_value_q;
   err_e err_code_q;
@@ -121,12 +121,15 @@ module sq_fetch
       .grant_idx_o(grant_idx)
   );
 
+  function automatic row_t row_of(qidx_t queue);
+    return fresh_q[queue] ? row_t'(0) : rows[queue];
+  endfunction
+
   logic db_valid;
   assign db_valid = req_i.valid && !rsp_o.ack;
   assign room = reads_q != ReadW'(MaxReads);
-  assign take_fetch = state_q == TakeStep && !start_pending_q && !start_valid_i && !db_valid && !pop_valid_i
-      && grant_valid && room && !pause_i;
-  assign pop_ready_o = state_q == TakeStep && !start_pending_q && !start_valid_i && !db_valid;
+  assign take_fetch = state_q == TakeStep && !db_valid && !pop_valid_i && grant_valid && room && !pause_i;
+  assign pop_ready_o = state_q == TakeStep && !db_valid;
 
   assign sq_size = 13'd1 << cfg_i.sq_log2;
   assign cq_size = 13'd1 << cfg_i.cq_log2;
@@ -140,39 +143,58 @@ module sq_fetch
 
   assign queue_o = queue_t'(q_q);
   assign cq_queue_o = queue_t'(q_q);
+  assign row_ptr = row_of(ptr_queue_i[QueueW-1:0]);
+
+  // What the step makes of the row.
+  always_comb begin
+    row_d = row_q;
+    row_we = 1'b0;
+    if (state_q == DoStep) begin
+      unique case (step_q)
+        StepPop: begin
+          row_we = 1'b1;
+          row_d.on_card = row_q.on_card - 7'd1;
+        end
+        StepDoorbell: begin
+          row_we = cfg_i.enable && !dead_q[q_q] && !db_bad;
+          if (db_is_cq_q) begin
+            row_d.cq_head = db_value_q[11:0];
+            row_d.inflight = row_q.inflight - 13'(db_advance);
+          end else begin
+            row_d.tail = db_value_q[11:0];
+          end
+        end
+        default: begin
+          row_we = can_fetch;
+          row_d.head = (row_q.head + 12'd1) & sq_mask;
+          row_d.inflight = row_q.inflight + 13'd1;
+          row_d.on_card = row_q.on_card + 7'd1;
+        end
+      endcase
+    end
+  end
 
   always_ff @(posedge clk_i) begin
     rsp_o <= '0;
-    if (start_valid_i) begin
-      start_pending_q <= 1'b1;
-      start_queue_q <= start_queue_i;
-    end
     unique case (state_q)
       TakeStep: begin
-        if (start_pending_q) begin
-          rows[start_queue_q[QueueW-1:0]] <= '0;
-          work_q[start_queue_q[QueueW-1:0]] <= 1'b0;
-          dead_q[start_queue_q[QueueW-1:0]] <= 1'b0;
-          start_pending_q <= start_valid_i;
-        end else if (start_valid_i) begin
-          // taken in the next cycle
-        end else if (db_valid) begin
+        if (db_valid) begin
           rsp_o.ack <= 1'b1;
           db_is_cq_q <= req_i.addr[2];
           db_value_q <= req_i.wdata[15:0];
           q_q <= req_i.addr[12+:QueueW];
-          row_q <= rows[req_i.addr[12+:QueueW]];
+          row_q <= row_of(req_i.addr[12+:QueueW]);
           step_q <= StepDoorbell;
           // Reads, other offsets of the page and queues that are not built have no effect.
           if (req_i.write && req_i.addr[11:3] == '0 && 32'(req_i.addr[17:12]) < Queues) state_q <= ReadTables;
         end else if (pop_valid_i) begin
           q_q <= pop_queue_i[QueueW-1:0];
-          row_q <= rows[pop_queue_i[QueueW-1:0]];
+          row_q <= row_of(pop_queue_i[QueueW-1:0]);
           step_q <= StepPop;
           state_q <= DoStep;
         end else if (take_fetch) begin
           q_q <= grant_idx;
-          row_q <= rows[grant_idx];
+          row_q <= row_of(grant_idx);
           step_q <= StepFetch;
           state_q <= ReadTables;
         end
@@ -181,31 +203,21 @@ module sq_fetch
       DoStep: begin
         state_q <= TakeStep;
         unique case (step_q)
-          StepPop: begin
-            rows[q_q].on_card <= row_q.on_card - 7'd1;
-            work_q[q_q] <= 1'b1;
-          end
+          StepPop: work_q[q_q] <= 1'b1;
           StepDoorbell: begin
             if (cfg_i.enable && !dead_q[q_q]) begin
               if (db_bad) begin
                 dead_q[q_q] <= 1'b1;
                 err_code_q <= ErrDoorbell;
                 state_q <= SendError;
-              end else if (db_is_cq_q) begin
-                rows[q_q].cq_head <= db_value_q[11:0];
-                rows[q_q].inflight <= row_q.inflight - 13'(db_advance);
-                work_q[q_q] <= 1'b1;
               end else begin
-                rows[q_q].tail <= db_value_q[11:0];
                 work_q[q_q] <= 1'b1;
               end
             end
           end
           default: begin
             if (can_fetch) begin
-              rows[q_q].head <= (row_q.head + 12'd1) & sq_mask;
-              rows[q_q].inflight <= row_q.inflight + 13'd1;
-              rows[q_q].on_card <= row_q.on_card + 7'd1;
+              row_q <= row_d;
               rd_o <= '0;
               rd_o.is_desc <= 1'b1;
               rd_o.queue <= queue_t'(q_q);
@@ -223,22 +235,31 @@ module sq_fetch
       default: state_q <= TakeStep;
     endcase
     if (err_fire_chk) dead_q[chk_queue[QueueW-1:0]] <= 1'b1;
+    if (row_we) begin
+      rows[q_q] <= row_d;
+      fresh_q[q_q] <= 1'b0;
+    end
+    if (start_valid_i) begin
+      fresh_q[start_queue_i[QueueW-1:0]] <= 1'b1;
+      work_q[start_queue_i[QueueW-1:0]] <= 1'b0;
+      dead_q[start_queue_i[QueueW-1:0]] <= 1'b0;
+    end
     if (rst_i) begin
       rsp_o.ack <= req_i.valid && !rsp_o.ack;
       state_q <= TakeStep;
       work_q <= '0;
       dead_q <= '0;
-      start_pending_q <= 1'b0;
+      fresh_q <= '1;
     end
   end
 
   assign rd_valid_o = state_q == SendRead;
-  assign ptr_sq_head_o = {4'd0, rows[ptr_queue_i[QueueW-1:0]].head};
+  assign ptr_sq_head_o = {4'd0, row_ptr.head};
 
   // Submission index after each descriptor on its way, in the order of the reads.
   logic [15:0] head_after, head_after_chk;
   logic heads_valid;
-  assign head_after = {4'd0, rows[q_q].head};
+  assign head_after = {4'd0, row_q.head};  // already moved on in SendRead
   // verilator lint_off PINCONNECTEMPTY
   stream_fifo #(
       .Width(16),
@@ -333,7 +354,8 @@ module sq_fetch
 
   always_ff @(posedge clk_i) begin
     unique case (chk_q)
-      WaitArrival: if (arrival_valid) chk_q <= arrival.error ? Fail : ReadTenant;
+      // One report of an unreadable ring is enough.
+      WaitArrival: if (arrival_valid) chk_q <= arrival.error && !dead_q[chk_queue[QueueW-1:0]] ? Fail : ReadTenant;
       ReadTenant: chk_q <= Check;
       Check: begin
         status_q <= verdict;
@@ -367,11 +389,11 @@ module sq_fetch
   assign err_o = state_q == SendError ? '{code: err_code_q, queue: queue_t'(q_q)}
                                       : '{code: ErrSqRead, queue: chk_queue};
 
-  assign idle_o = state_q == TakeStep && chk_q == WaitArrival && reads_q == '0 && !start_pending_q;
+  assign idle_o = state_q == TakeStep && chk_q == WaitArrival && reads_q == '0;
   assign busy_o = !idle_o || |(work_q & ~dead_q) || pop_valid_i || req_i.valid;
 
   `PHUB_ASSERT_STATIC(desc_depth_a, DescDepth >= 2 && DescDepth <= DescDepthMax)
   `PHUB_ASSERT(arrival_room_a, !desc_valid_i || arrival_ready)
   `PHUB_ASSERT(head_known_a, !arrival_valid || heads_valid)
-  `PHUB_ASSERT(on_card_bounded_a, 32'(rows[q_q].on_card) <= DescDepth)
+  `PHUB_ASSERT(on_card_bounded_a, !row_we || 32'(row_d.on_card) <= DescDepth)
 endmodule : sq_fetch

@@ -849,7 +849,8 @@ module phub_core
 
   assign all_idle = sq_idle && exec_idle && dma_read_idle && slots_idle && aggregate_idle && sched_idle
       && egress_idle && dma_write_idle && cq_idle && !hdr_valid && !join_valid;
-  assign busy_o = quiesce_busy || (!soft_rst && (!all_idle || sq_busy || exec_busy || sched_busy || msix_busy));
+  assign busy_o = quiesce_busy || (!soft_rst && (!all_idle || sq_busy || exec_busy || sched_busy || msix_busy
+      || err_valid[0] || err_irq_valid));
 
   `PHUB_ASSERT_STATIC(slots_a, Slots >= 2 && Slots <= SlotsMax && (Slots & (Slots - 1)) == 0)
   `PHUB_ASSERT_STATIC(tenants_a, Tenants >= 1 && Tenants <= TenantsMax)
