@@ -108,7 +108,8 @@ module sq_fetch
   logic [12:0] sq_size, cq_size;
   logic [11:0] sq_mask, cq_mask, db_advance, cq_filled;
   logic db_bad, can_fetch;
-  logic desc_taken;
+  logic desc_taken, err_fire_step, err_fire_chk;
+  queue_t chk_queue;  // of the arrived descriptor
 
   rr_arbiter #(
       .Num(Queues)
@@ -295,8 +296,7 @@ module sq_fetch
   arrival_t arrival_in, arrival;
   logic arrival_valid;
   check_e chk_q;
-  queue_t chk_queue;
-  logic forget, err_fire_step, err_fire_chk;
+  logic forget;
   status_e status_q, verdict;
 
   assign arrival_in = '{error: desc_error_i, queue: desc_queue_i, desc: desc_i};
