@@ -259,13 +259,13 @@ package phub_pkg;
     logic        non_finite;
   } finish_t;
 
-  // Header of one write to host memory; ceil(bytes / beat) beats follow (none if bytes = 0).
+  // Header of one write of results to host memory; ceil(bytes / beat) beats follow (none if bytes = 0). After the
+  // last write of a descriptor follows its finish_t, beside the beats.
   typedef struct packed {
-    addr_t   addr;
-    bytes_t  bytes;
-    logic    is_cpl;   // a completion entry: report it on cpl_done
-    logic    last;     // report `finish` once this and all earlier result writes are acknowledged
-    finish_t finish;
+    addr_t  addr;
+    bytes_t bytes;
+    queue_t queue;
+    logic   last;
   } wr_req_t;
 
   // ---------------------------------------------------------------- events

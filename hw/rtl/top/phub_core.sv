@@ -712,6 +712,8 @@ module phub_core
 
   logic wr_valid, wr_ready, wbeat_valid, wbeat_ready, egress_idle;
   wr_req_t wr;
+  logic end_valid, end_ready;
+  finish_t end_fin;
   logic [W-1:0] wbeat;
 
   egress #(
@@ -739,6 +741,9 @@ module phub_core
       .wbeat_valid_o(wbeat_valid),
       .wbeat_ready_i(wbeat_ready),
       .wbeat_data_o(wbeat),
+      .end_valid_o(end_valid),
+      .end_ready_i(end_ready),
+      .end_o(end_fin),
       .count_valid_o(count_valid[1]),
       .count_ready_i(count_ready[1]),
       .count_o(count[1]),
@@ -763,6 +768,9 @@ module phub_core
       .wbeat_valid_i(wbeat_valid),
       .wbeat_ready_o(wbeat_ready),
       .wbeat_data_i(wbeat),
+      .end_valid_i(end_valid),
+      .end_ready_o(end_ready),
+      .end_i(end_fin),
       .cpl_valid_i(cpl_valid),
       .cpl_ready_o(cpl_ready),
       .cpl_addr_i(cpl_addr),
