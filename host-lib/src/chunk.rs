@@ -10,30 +10,30 @@ pub const CHUNK_BYTES: u32 = 32 * 1024;
 
 /// One piece of a tensor: what one descriptor covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk {
+pub(crate) struct Chunk {
     /// Its place, from 0.
-    pub index: u32,
+    pub(crate) index: u32,
     /// Byte offset in the tensor.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Bytes.
-    pub bytes: u32,
+    pub(crate) bytes: u32,
 }
 
 impl Chunk {
     /// Number of chunks of a tensor of `bytes`.
-    pub fn count(bytes: u64) -> u32 {
+    pub(crate) fn count(bytes: u64) -> u32 {
         u32::try_from(bytes.div_ceil(u64::from(CHUNK_BYTES))).expect("tensor lengths are checked by the sequencer")
     }
 
     /// Chunk `index` of a tensor of `bytes`.
-    pub fn of(bytes: u64, index: u32) -> Self {
+    pub(crate) fn of(bytes: u64, index: u32) -> Self {
         let offset = u64::from(index) * u64::from(CHUNK_BYTES);
         let rest = bytes.checked_sub(offset).expect("chunk lies in its tensor");
         Self { index, offset, bytes: rest.min(u64::from(CHUNK_BYTES)) as u32 }
     }
 
     /// Sequence number of its first segment, when the tensor's is `seq`.
-    pub fn seq(self, seq: u32, segment_bytes: u32) -> u32 {
+    pub(crate) fn seq(self, seq: u32, segment_bytes: u32) -> u32 {
         seq.wrapping_add(self.index.wrapping_mul(CHUNK_BYTES / segment_bytes))
     }
 }
@@ -41,7 +41,7 @@ impl Chunk {
 /// The submission entry for a chunk whose bytes lie at `iova`, both payload and result (in place).
 ///
 /// `crc` is the CRC-32 of the payload, if the card shall check it.
-pub fn descriptor(out: &crate::proto::Outgoing, epoch: u32, iova: u64, crc: Option<u32>) -> Descriptor {
+pub(crate) fn descriptor(out: &crate::proto::Outgoing, epoch: u32, iova: u64, crc: Option<u32>) -> Descriptor {
     let (opcode, mut flags) = match out.action {
         Action::Push => (Opcode::Push, Flags::NONE),
         Action::PushWaive => (Opcode::Push, Flags::WAIVE),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use phub_abi::Status;
 
 use crate::chunk::{CHUNK_BYTES, descriptor};
-use crate::control::{AbortCause, Connection, Fate, Joined, Reply, Request, ranks_of};
+use crate::control::{AbortCause, Connection, Fate, Joined, Reply, Request};
 use crate::error::{Error, Result};
 use crate::handle::Done;
 use crate::proto::{Action, Certificate, Event, Flow, Kind, Op, OpId, PlanError, Sequencer};
@@ -111,9 +111,15 @@ impl Engine {
         // The flag is read first: what the card wrote before the hub set it is then in the ring.
         let ended = self.ring.page().has_ended();
         let mut finished = false;
-        while self.failure.is_none()
-            && let Some(completion) = self.ring.pop()
-        {
+        while self.failure.is_none() {
+            let completion = match self.ring.pop() {
+                Ok(Some(completion)) => completion,
+                Ok(None) => break,
+                Err(error) => {
+                    self.give_up(Error::Protocol { what: error.to_string() });
+                    break;
+                }
+            };
             self.progress = Instant::now();
             match self.flow.complete(&completion) {
                 Ok(Event::Done { op, chunk, crc, finished: certificate }) => {
@@ -164,7 +170,9 @@ impl Engine {
             };
             let Some(record) = self.records.get(&out.op) else { continue };
             let iova = record.tensor.block().iova(out.chunk.offset);
-            self.ring.push(&descriptor(&out, self.epoch, iova, crc));
+            if let Err(error) = self.ring.push(&descriptor(&out, self.epoch, iova, crc)) {
+                return self.give_up(Error::Protocol { what: error.to_string() });
+            }
         }
         if let Err(error) = self.ring.ring() {
             self.fail(self.gone(&error));
@@ -346,11 +354,6 @@ impl Engine {
         let data = self.scratch.get_mut(..bytes as usize)?;
         record.tensor.block().read(usize::try_from(offset).ok()?, data).ok()?;
         Some(crc32fast::hash(data))
-    }
-
-    /// Ranks that have left the epoch.
-    pub(crate) fn departed(&self) -> Vec<u32> {
-        ranks_of(self.ring.page().departed())
     }
 }
 

@@ -72,7 +72,7 @@ pub struct ControlPage(Memory);
 impl ControlPage {
     /// Of the arena `memory`.
     pub fn new(memory: &Memory) -> Result<Self, MemoryError> {
-        Ok(Self(memory.view(0, PAGE)?))
+        Ok(Self(memory.slice(0, PAGE)?))
     }
 
     /// Worker: states that submission entries before `tail` are valid, and says whether the hub must be kicked.

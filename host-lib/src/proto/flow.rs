@@ -14,42 +14,42 @@ const INTERRUPT_EVERY: u32 = 16;
 
 /// Names an operation of a [`Flow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OpId(pub u64);
+pub(crate) struct OpId(pub(crate) u64);
 
 /// What an operation is.
 #[derive(Clone, Debug)]
-pub struct Op {
+pub(crate) struct Op {
     /// The tensor's name.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// What this worker does.
-    pub action: Action,
+    pub(crate) action: Action,
     /// What all workers do together.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// First sequence number.
-    pub seq: u32,
+    pub(crate) seq: u32,
     /// Bytes of the tensor; at least 1.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// A chunk on its way into the submission ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outgoing {
+pub(crate) struct Outgoing {
     /// Its operation.
-    pub op: OpId,
+    pub(crate) op: OpId,
     /// Name under which the card reports it.
-    pub cid: u16,
+    pub(crate) cid: u16,
     /// What this worker does.
-    pub action: Action,
+    pub(crate) action: Action,
     /// What all workers do together.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// Which piece of the tensor.
-    pub chunk: Chunk,
+    pub(crate) chunk: Chunk,
     /// Sequence number of its first segment.
-    pub seq: u32,
+    pub(crate) seq: u32,
     /// Its key.
-    pub key: u32,
+    pub(crate) key: u32,
     /// Whether its completion shall wake this worker.
-    pub interrupt: bool,
+    pub(crate) interrupt: bool,
 }
 
 /// What the card said about a result, over all chunks of a tensor.
@@ -71,7 +71,7 @@ pub struct Certificate {
 
 /// What a completion meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// A chunk is done; with `finished`, so is its operation.
     Done {
         /// The operation.
@@ -98,7 +98,7 @@ pub enum Event {
 
 /// A completion that cannot be: card or memory is broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation(pub String);
+pub(crate) struct Violation(pub(crate) String);
 
 struct State {
     op: Op,
@@ -115,7 +115,7 @@ struct Sent {
 }
 
 /// The operations of one worker in one epoch that are not finished.
-pub struct Flow {
+pub(crate) struct Flow {
     segment_bytes: u32,
     epoch: u32,
     crc: bool,
@@ -130,7 +130,7 @@ pub struct Flow {
 
 impl Flow {
     /// Nothing in flight. `crc`: payloads carry their CRC-32.
-    pub fn new(segment_bytes: u32, epoch: u32, crc: bool) -> Self {
+    pub(crate) fn new(segment_bytes: u32, epoch: u32, crc: bool) -> Self {
         Self {
             segment_bytes,
             epoch,
@@ -144,7 +144,7 @@ impl Flow {
     }
 
     /// Takes an operation on; its chunks follow those of all earlier ones.
-    pub fn begin(&mut self, op: Op) -> OpId {
+    pub(crate) fn begin(&mut self, op: Op) -> OpId {
         assert!(op.bytes > 0, "an empty tensor needs no card");
         let id = OpId(self.next_op);
         self.next_op += 1;
@@ -156,14 +156,15 @@ impl Flow {
     }
 
     /// Takes an operation on nothing on: it is finished, and the card never hears of it.
-    pub fn begin_empty(&mut self) -> (OpId, Certificate) {
+    pub(crate) fn begin_empty(&mut self) -> (OpId, Certificate) {
         let id = OpId(self.next_op);
         self.next_op += 1;
         (id, Certificate { contributors: 0, ..self.blank() })
     }
 
     /// Chunks the card has and has not completed.
-    pub fn in_card(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn in_card(&self) -> usize {
         self.sent.len()
     }
 
@@ -179,17 +180,17 @@ impl Flow {
     }
 
     /// Whether nothing is in flight.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.ops.is_empty()
     }
 
     /// What an operation is, until it is finished.
-    pub fn op(&self, id: OpId) -> Option<&Op> {
+    pub(crate) fn op(&self, id: OpId) -> Option<&Op> {
         self.ops.get(&id).map(|state| &state.op)
     }
 
     /// The next chunk for the card. Call it only with room in the ring: the chunk counts as sent.
-    pub fn next(&mut self) -> Option<Outgoing> {
+    pub(crate) fn next(&mut self) -> Option<Outgoing> {
         let id = *self.backlog.front()?;
         let state = self.ops.get_mut(&id)?;
         let chunk = Chunk::of(state.op.bytes, state.next);
@@ -215,7 +216,7 @@ impl Flow {
     }
 
     /// Takes a completion in. The card completes in order of submission.
-    pub fn complete(&mut self, completion: &Completion) -> Result<Event, Violation> {
+    pub(crate) fn complete(&mut self, completion: &Completion) -> Result<Event, Violation> {
         let violation = |what: String| Err(Violation(what));
         let Some(sent) = self.sent.front() else {
             return violation(format!("completion {} with nothing in the card", completion.cid));

@@ -4,7 +4,7 @@
 /// What is done with a tensor; all workers must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Sum over the contributors.
     Sum = 0,
     /// Sum divided by the number of contributors.
@@ -16,7 +16,7 @@ pub enum Kind {
 }
 
 /// CRC-32 of name, length of the whole tensor, place of the chunk, and kind.
-pub fn chunk_key(name: &str, bytes: u64, chunk: u32, kind: Kind) -> u32 {
+pub(crate) fn chunk_key(name: &str, bytes: u64, chunk: u32, kind: Kind) -> u32 {
     let mut hash = crc32fast::Hasher::new();
     hash.update(name.as_bytes());
     // The fields after the name have a fixed length, so that no name can imitate them.

@@ -6,6 +6,7 @@ mod flow;
 mod key;
 mod sequence;
 
-pub use flow::{Certificate, Event, Flow, Op, OpId, Outgoing, Violation};
-pub use key::{Kind, chunk_key};
-pub use sequence::{Action, PlanError, Sequencer};
+pub use flow::Certificate;
+pub(crate) use flow::{Event, Flow, Op, OpId, Outgoing};
+pub(crate) use key::{Kind, chunk_key};
+pub(crate) use sequence::{Action, PlanError, Sequencer};

@@ -7,7 +7,7 @@ use super::Kind;
 
 /// What this worker does in an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
+pub(crate) enum Action {
     /// Contribute; the result is pulled later.
     Push,
     /// Contribute, and give up the result.
@@ -20,7 +20,7 @@ pub enum Action {
 
 /// Why an operation cannot be given sequence numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PlanError {
+pub(crate) enum PlanError {
     /// A push that is to be pulled later needs a slot for each of its segments.
     PushTooLong {
         /// Segments of the push.
@@ -57,7 +57,7 @@ struct Unpulled {
 }
 
 /// Hands out the sequence numbers of one worker in one epoch.
-pub struct Sequencer {
+pub(crate) struct Sequencer {
     next: u32,
     segment_bytes: u32,
     slots: u32,
@@ -66,13 +66,13 @@ pub struct Sequencer {
 
 impl Sequencer {
     /// Starts at `first`, which all workers must agree on. `segment_bytes` is the card's, `slots` the tenant's.
-    pub fn new(first: u32, segment_bytes: u32, slots: u32) -> Self {
+    pub(crate) fn new(first: u32, segment_bytes: u32, slots: u32) -> Self {
         assert!(segment_bytes > 0 && slots > 0, "a card has slots of some size");
         Self { next: first, segment_bytes, slots, unpulled: VecDeque::new() }
     }
 
     /// First sequence number of the next operation: its own `bytes / segment` new ones, or those of the push it pulls.
-    pub fn begin(&mut self, action: Action, kind: Kind, name: &str, bytes: u64) -> Result<u32, PlanError> {
+    pub(crate) fn begin(&mut self, action: Action, kind: Kind, name: &str, bytes: u64) -> Result<u32, PlanError> {
         if action == Action::Pull
             && let Some(at) = self.unpulled.iter().position(|push| push.name == name)
         {

@@ -4,4 +4,4 @@
 
 mod ring;
 
-pub(crate) use ring::Ring;
+pub(crate) use ring::{Ring, Waker};

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use phub_abi::{Completion, Descriptor};
-use phub_driver::ring::{CompletionQueue, SubmissionQueue};
-use phub_sys::{EventFd, Memory, MemoryError};
+use phub_driver::ring::{CompletionQueue, RingError, SubmissionQueue};
+use phub_sys::{EventFd, Memory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
@@ -26,7 +26,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    pub(crate) fn new(memory: &Memory, layout: &Layout, kick: OwnedFd) -> Result<Self, MemoryError> {
+    pub(crate) fn new(memory: &Memory, layout: &Layout, kick: OwnedFd) -> Result<Self, RingError> {
         Ok(Self {
             sq: SubmissionQueue::new(memory, layout.sq_offset, layout.sq_log2)?,
             cq: CompletionQueue::new(memory, layout.cq_offset, layout.cq_log2)?,
@@ -38,20 +38,21 @@ impl Ring {
 
     /// Whether another descriptor fits.
     pub(crate) fn has_room(&self) -> bool {
-        self.sq.has_room()
+        self.sq.free() > 0
     }
 
-    /// Puts a descriptor into the ring, without ringing. Call it only with room.
-    pub(crate) fn push(&mut self, descriptor: &Descriptor) {
-        let pushed = self.sq.push(descriptor);
-        debug_assert!(pushed.is_ok(), "the caller has looked for room");
+    /// Puts a descriptor into the ring, without ringing.
+    pub(crate) fn push(&mut self, descriptor: &Descriptor) -> Result<(), RingError> {
+        self.sq.push(descriptor).map(drop)
     }
 
     /// The next completion, if there is one.
-    pub(crate) fn pop(&mut self) -> Option<Completion> {
-        let completion = self.cq.pop()?;
-        self.sq.release_to(completion.sq_head);
-        Some(completion)
+    pub(crate) fn pop(&mut self) -> Result<Option<Completion>, RingError> {
+        let completion = self.cq.pop();
+        if let Some(completion) = &completion {
+            self.sq.set_head(completion.sq_head)?;
+        }
+        Ok(completion)
     }
 
     /// Tells the hub about what was pushed and popped since.
