@@ -177,7 +177,7 @@ impl Program {
                 moved = true;
             }
             for _ in 0..interleaving.random_range(0..4) {
-                rack.card.pci.relax();
+                rack.card.relax();
             }
             for client in &mut clients {
                 moved |= client.collect(interleaving.random_ratio(1, 2));
@@ -186,7 +186,7 @@ impl Program {
                 last_change = Instant::now();
             } else {
                 clients.iter_mut().for_each(|c| c.worker.ring_cq());
-                rack.card.pci.relax();
+                rack.card.relax();
             }
             assert!(
                 last_change.elapsed() < DEADLINE,

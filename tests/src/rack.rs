@@ -279,14 +279,14 @@ impl Card {
                 start.elapsed() < DEADLINE,
                 "card hangs: not {what} after {DEADLINE:?}"
             );
-            self.pci.relax();
+            self.relax();
         }
     }
 
     /// Gives the card time to do what it would do by itself.
     pub fn settle(&self) {
         for _ in 0..200 {
-            self.pci.relax();
+            self.relax();
         }
     }
 }
@@ -476,6 +476,20 @@ impl Worker {
         }
     }
 
+    /// The card it is on.
+    pub fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// The bytes of an entry of the completion ring.
+    pub fn raw_completion(&self, index: u64) -> [u8; COMPLETION_BYTES] {
+        let mut entry = [0; COMPLETION_BYTES];
+        self.memory
+            .read_at(self.cq_at() + COMPLETION_BYTES as u64 * index, &mut entry)
+            .unwrap();
+        entry
+    }
+
     /// Entries the submission ring can hold.
     pub fn sq_room(&self) -> usize {
         (1 << self.shape.sq_log2) - 1
@@ -555,7 +569,7 @@ impl Worker {
                 self.tenant.index,
                 self.card.get_at::<QueueTableStatus>(self.queue)
             );
-            self.card.pci.relax();
+            self.card.relax();
         }
     }
 

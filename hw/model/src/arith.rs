@@ -6,13 +6,17 @@
 
 use phub_abi::CANONICAL_NAN;
 
+/// What a lane does with the first contribution: it keeps its bits, but for a NaN.
+pub fn store(value: u32) -> u32 {
+    canonical(f32::from_bits(value))
+}
+
 /// What one lane adds: the sum `a + b`.
 pub fn add(a: u32, b: u32) -> u32 {
     canonical(f32::from_bits(a) + f32::from_bits(b))
 }
 
-/// The sum of `count` contributions divided by `count` (1 to 64), correctly rounded. A lone contribution passes
-/// unchanged, except that a NaN becomes canonical.
+/// The sum of `count` contributions divided by `count` (1 to 64), correctly rounded.
 ///
 /// Rounding twice, to f64 and then to f32, is right here. Let one unit be the last place of the f32 result (2^-149
 /// if that is subnormal). The quotient is then `m / count` units with integers `0 <= m < 64 * 2^24`, since every

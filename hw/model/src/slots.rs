@@ -131,7 +131,7 @@ impl Slots {
         self.0[slot].open && newer(seq, self.0[slot].seq)
     }
 
-    /// A contribution: `payload` is stored if it is the first, else added.
+    /// A contribution: stored if it is the first, else added.
     pub fn contribute(
         &mut self,
         slot: usize,
@@ -145,7 +145,7 @@ impl Slots {
             return Err(Status::Duplicate);
         }
         if s.contributed == 0 {
-            s.sum = payload.to_vec();
+            s.sum = payload.iter().map(|value| arith::store(*value)).collect();
         } else {
             s.sum
                 .iter_mut()
