@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::Result;
+use crate::control::{Connection, Reply, Request, unexpected};
 pub use crate::control::{
     CreateTenant, HubCounters, Info, Member, SlotInfo, Slots, Stats, TenantInfo,
 };
-use crate::control::{Connection, Reply, Request, unexpected};
 
 /// An operator's connection to a hub. Changing anything takes the hub's own user, or root.
 #[derive(Debug)]
@@ -19,7 +19,9 @@ pub struct Admin {
 impl Admin {
     /// Connects to the hub's socket; `timeout` holds for each answer.
     pub fn connect(socket: &Path, timeout: Duration) -> Result<Self> {
-        Ok(Self { control: Connection::open(socket, timeout)? })
+        Ok(Self {
+            control: Connection::open(socket, timeout)?,
+        })
     }
 
     /// What the hub and its card are.
@@ -48,7 +50,9 @@ impl Admin {
 
     /// Ends a tenant; its workers get [`crate::Error::Aborted`].
     pub fn delete_tenant(&mut self, name: &str) -> Result<()> {
-        match self.call(&Request::DeleteTenant { name: name.to_owned() })? {
+        match self.call(&Request::DeleteTenant {
+            name: name.to_owned(),
+        })? {
             Reply::Deleted => Ok(()),
             other => Err(unexpected("delete-tenant", &other)),
         }
@@ -64,7 +68,9 @@ impl Admin {
 
     /// The open slots, of one tenant or of all: what is waited for, and for whom.
     pub fn slots(&mut self, tenant: Option<&str>) -> Result<Slots> {
-        match self.call(&Request::Slots { tenant: tenant.map(str::to_owned) })? {
+        match self.call(&Request::Slots {
+            tenant: tenant.map(str::to_owned),
+        })? {
             Reply::Slots(slots) => Ok(slots),
             other => Err(unexpected("slots", &other)),
         }

@@ -26,8 +26,14 @@ pub(crate) struct Arena {
 impl Arena {
     /// `memory[start..]` is for blocks.
     pub(crate) fn new(memory: Memory, iova: u64, start: usize) -> Arc<Self> {
-        let total = usize::try_from(memory.len()).unwrap_or(usize::MAX).saturating_sub(start);
-        Arc::new(Self { memory, iova, free: Mutex::new(FreeList::new(start, total)) })
+        let total = usize::try_from(memory.len())
+            .unwrap_or(usize::MAX)
+            .saturating_sub(start);
+        Arc::new(Self {
+            memory,
+            iova,
+            free: Mutex::new(FreeList::new(start, total)),
+        })
     }
 
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Block> {
@@ -38,7 +44,11 @@ impl Arena {
             longest: free.pieces.values().copied().max().unwrap_or(0),
             total: free.total,
         })?;
-        Ok(Block { arena: self.clone(), offset, bytes })
+        Ok(Block {
+            arena: self.clone(),
+            offset,
+            bytes,
+        })
     }
 }
 
@@ -68,30 +78,46 @@ impl Block {
     /// Copies values out, from value `first` on.
     pub(crate) fn read_f32(&self, first: usize, values: &mut [f32]) -> Result<()> {
         let at = self.range(first.saturating_mul(4), size_of_val(values))?;
-        self.arena.memory.read_f32(at, values).map_err(|e| outside(&e))
+        self.arena
+            .memory
+            .read_f32(at, values)
+            .map_err(|e| outside(&e))
     }
 
     /// Copies values in, from value `first` on.
     pub(crate) fn write_f32(&self, first: usize, values: &[f32]) -> Result<()> {
         let at = self.range(first.saturating_mul(4), size_of_val(values))?;
-        self.arena.memory.write_f32(at, values).map_err(|e| outside(&e))
+        self.arena
+            .memory
+            .write_f32(at, values)
+            .map_err(|e| outside(&e))
     }
 
     fn range(&self, offset: usize, len: usize) -> Result<u64> {
         match offset.checked_add(len) {
             Some(end) if end <= self.bytes => Ok((self.offset + offset) as u64),
-            _ => Err(outside(&format_args!("bytes {offset}..+{len} of {}", self.bytes))),
+            _ => Err(outside(&format_args!(
+                "bytes {offset}..+{len} of {}",
+                self.bytes
+            ))),
         }
     }
 }
 
 fn outside(what: &dyn std::fmt::Display) -> Error {
-    Error::InvalidUsage { what: format!("access outside a tensor: {what}"), remedy: "stay below its length" }
+    Error::InvalidUsage {
+        what: format!("access outside a tensor: {what}"),
+        remedy: "stay below its length",
+    }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.arena.free.lock().unwrap_or_else(PoisonError::into_inner).give(self.offset, self.bytes);
+        self.arena
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .give(self.offset, self.bytes);
     }
 }
 
@@ -106,7 +132,10 @@ impl FreeList {
     fn new(start: usize, total: usize) -> Self {
         let first = start.next_multiple_of(ALIGN);
         let total = (total.saturating_sub(first - start)) / ALIGN * ALIGN;
-        Self { pieces: BTreeMap::from_iter((total > 0).then_some((first, total))), total }
+        Self {
+            pieces: BTreeMap::from_iter((total > 0).then_some((first, total))),
+            total,
+        }
     }
 
     /// An empty block has an address of its own too: it takes one unit.

@@ -22,14 +22,19 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// Number of chunks of a tensor of `bytes`.
     pub(crate) fn count(bytes: u64) -> u32 {
-        u32::try_from(bytes.div_ceil(u64::from(CHUNK_BYTES))).expect("tensor lengths are checked by the sequencer")
+        u32::try_from(bytes.div_ceil(u64::from(CHUNK_BYTES)))
+            .expect("tensor lengths are checked by the sequencer")
     }
 
     /// Chunk `index` of a tensor of `bytes`.
     pub(crate) fn of(bytes: u64, index: u32) -> Self {
         let offset = u64::from(index) * u64::from(CHUNK_BYTES);
         let rest = bytes.checked_sub(offset).expect("chunk lies in its tensor");
-        Self { index, offset, bytes: rest.min(u64::from(CHUNK_BYTES)) as u32 }
+        Self {
+            index,
+            offset,
+            bytes: rest.min(u64::from(CHUNK_BYTES)) as u32,
+        }
     }
 
     /// Sequence number of its first segment, when the tensor's is `seq`.
@@ -41,7 +46,12 @@ impl Chunk {
 /// The submission entry for a chunk whose bytes lie at `iova`, both payload and result (in place).
 ///
 /// `crc` is the CRC-32 of the payload, if the card shall check it.
-pub(crate) fn descriptor(out: &crate::proto::Outgoing, epoch: u32, iova: u64, crc: Option<u32>) -> Descriptor {
+pub(crate) fn descriptor(
+    out: &crate::proto::Outgoing,
+    epoch: u32,
+    iova: u64,
+    crc: Option<u32>,
+) -> Descriptor {
     let (opcode, mut flags) = match out.action {
         Action::Push => (Opcode::Push, Flags::NONE),
         Action::PushWaive => (Opcode::Push, Flags::WAIVE),
@@ -113,8 +123,14 @@ mod tests {
         assert_eq!((push.src, push.dst, push.crc), (4096, 0, 5));
         assert_eq!(push.flags, Flags::WAIVE.with(Flags::CRC));
         let pull = descriptor(&out(Action::Pull, Kind::Mean), 1, 4096, Some(5));
-        assert_eq!((pull.src, pull.dst, pull.crc, pull.flags), (0, 4096, 0, Flags::MEAN));
+        assert_eq!(
+            (pull.src, pull.dst, pull.crc, pull.flags),
+            (0, 4096, 0, Flags::MEAN)
+        );
         let both = descriptor(&out(Action::PushPull, Kind::Sum), 1, 4096, None);
-        assert_eq!((both.src, both.dst, both.flags, both.length), (4096, 4096, Flags::NONE, 100));
+        assert_eq!(
+            (both.src, both.dst, both.flags, both.length),
+            (4096, 4096, Flags::NONE, 100)
+        );
     }
 }

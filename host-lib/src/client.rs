@@ -56,7 +56,12 @@ pub struct JoinOptions {
 
 impl Default for JoinOptions {
     fn default() -> Self {
-        Self { arena_bytes: 64 << 20, timeout: Duration::from_secs(30), crc: true, first_sequence: 0 }
+        Self {
+            arena_bytes: 64 << 20,
+            timeout: Duration::from_secs(30),
+            crc: true,
+            first_sequence: 0,
+        }
     }
 }
 
@@ -76,30 +81,50 @@ impl Hub {
     }
 
     fn open(path: &Path) -> Result<Self> {
-        Ok(Self { control: Connection::open(path, ANSWER_TIMEOUT)? })
+        Ok(Self {
+            control: Connection::open(path, ANSWER_TIMEOUT)?,
+        })
     }
 
     /// Becomes worker `rank` of the `world` workers of `tenant`, whose secret is `token`.
     ///
     /// It does not wait for the other workers: the first operation does. Errors: [`Error::Refused`], with the rule that is broken.
-    pub fn join(mut self, tenant: &str, rank: u32, world: u32, token: u64, options: JoinOptions) -> Result<Worker> {
-        let request = Join { tenant: tenant.to_owned(), token, world, rank, arena_bytes: options.arena_bytes };
+    pub fn join(
+        mut self,
+        tenant: &str,
+        rank: u32,
+        world: u32,
+        token: u64,
+        options: JoinOptions,
+    ) -> Result<Worker> {
+        let request = Join {
+            tenant: tenant.to_owned(),
+            token,
+            world,
+            rank,
+            arena_bytes: options.arena_bytes,
+        };
         let answer = self.control.call(&Request::Join(request))?;
         let joined = match answer.message {
             Reply::Joined(joined) => joined,
             other => return Err(unexpected("join", &other)),
         };
         let Ok([arena, event, kick]) = <[_; 3]>::try_from(answer.fds) else {
-            return Err(Error::Protocol { what: "answer to join without its three descriptors".into() });
+            return Err(Error::Protocol {
+                what: "answer to join without its three descriptors".into(),
+            });
         };
         check(&joined)?;
         let layout = &joined.layout;
-        let memory = Memory::from_fd(arena, 0, layout.arena_bytes).map_err(|e| system("map the arena", &e))?;
+        let memory = Memory::from_fd(arena, 0, layout.arena_bytes)
+            .map_err(|e| system("map the arena", &e))?;
         let ring = Ring::new(&memory, layout, kick).map_err(|e| system("map the rings", &e))?;
-        let start = usize::try_from(layout.buffers_offset).map_err(|e| system("map the arena", &e))?;
+        let start =
+            usize::try_from(layout.buffers_offset).map_err(|e| system("map the arena", &e))?;
         let arena = Arena::new(memory, joined.iova, start);
         let event = EventFd::from_fd(event).map_err(|e| system("take the eventfd", &e))?;
-        let hub = rustix::io::fcntl_dupfd_cloexec(&self.control, 0).map_err(|e| system("duplicate the connection", &e))?;
+        let hub = rustix::io::fcntl_dupfd_cloexec(&self.control, 0)
+            .map_err(|e| system("duplicate the connection", &e))?;
         let settings = Settings {
             tenant: tenant.to_owned(),
             rank,
@@ -109,18 +134,28 @@ impl Hub {
         };
         let engine = Engine::new(settings, &joined, ring, self.control);
         let shared = Shared::new(engine, Waker { event, hub }, arena);
-        tracing::debug!(tenant, rank, world, epoch = joined.epoch, queue = joined.queue, "joined");
+        tracing::debug!(
+            tenant,
+            rank,
+            world,
+            epoch = joined.epoch,
+            queue = joined.queue,
+            "joined"
+        );
         Ok(Worker::new(shared, tenant.to_owned(), rank, world))
     }
 }
 
 /// A hub of the right version does not send these; memory accesses depend on them.
 fn check(joined: &Joined) -> Result<()> {
-    let segment_ok = joined.segment_bytes.is_power_of_two() && joined.segment_bytes <= crate::chunk::CHUNK_BYTES;
+    let segment_ok =
+        joined.segment_bytes.is_power_of_two() && joined.segment_bytes <= crate::chunk::CHUNK_BYTES;
     if joined.layout.is_sound() && segment_ok && joined.slots > 0 {
         return Ok(());
     }
-    Err(Error::Protocol { what: format!("answer to join is {joined:?}") })
+    Err(Error::Protocol {
+        what: format!("answer to join is {joined:?}"),
+    })
 }
 
 #[cfg(test)]

@@ -56,7 +56,12 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(settings: Settings, joined: &Joined, ring: Ring, control: Connection) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        joined: &Joined,
+        ring: Ring,
+        control: Connection,
+    ) -> Self {
         Self {
             epoch: joined.epoch,
             sequencer: Sequencer::new(settings.first_sequence, joined.segment_bytes, joined.slots),
@@ -93,12 +98,35 @@ impl Engine {
         let (name, bytes) = (tensor.shared_name().clone(), tensor.bytes());
         if bytes == 0 {
             let (id, certificate) = self.flow.begin_empty();
-            self.records.insert(id, Record { tensor, outcome: Some(certificate), abandoned: false });
+            self.records.insert(
+                id,
+                Record {
+                    tensor,
+                    outcome: Some(certificate),
+                    abandoned: false,
+                },
+            );
             return Ok(id);
         }
-        let seq = self.sequencer.begin(action, kind, &name, bytes).map_err(|e| usage(&name, &e))?;
-        let id = self.flow.begin(Op { name, action, kind, seq, bytes });
-        self.records.insert(id, Record { tensor, outcome: None, abandoned: false });
+        let seq = self
+            .sequencer
+            .begin(action, kind, &name, bytes)
+            .map_err(|e| usage(&name, &e))?;
+        let id = self.flow.begin(Op {
+            name,
+            action,
+            kind,
+            seq,
+            bytes,
+        });
+        self.records.insert(
+            id,
+            Record {
+                tensor,
+                outcome: None,
+                abandoned: false,
+            },
+        );
         self.poll();
         Ok(id)
     }
@@ -116,13 +144,20 @@ impl Engine {
                 Ok(Some(completion)) => completion,
                 Ok(None) => break,
                 Err(error) => {
-                    self.give_up(Error::Protocol { what: error.to_string() });
+                    self.give_up(Error::Protocol {
+                        what: error.to_string(),
+                    });
                     break;
                 }
             };
             self.progress = Instant::now();
             match self.flow.complete(&completion) {
-                Ok(Event::Done { op, chunk, crc, finished: certificate }) => {
+                Ok(Event::Done {
+                    op,
+                    chunk,
+                    crc,
+                    finished: certificate,
+                }) => {
                     if let Some(crc) = crc
                         && self.settings.crc
                         && self.chunk_crc(op, chunk.offset, chunk.bytes) != Some(crc)
@@ -135,7 +170,12 @@ impl Engine {
                         self.finish(op, certificate);
                     }
                 }
-                Ok(Event::Failed { op, status, seq, contributors }) => {
+                Ok(Event::Failed {
+                    op,
+                    status,
+                    seq,
+                    contributors,
+                }) => {
                     tracing::debug!(?status, seq, contributors, "descriptor failed");
                     self.descriptor_failed(op, status, seq);
                 }
@@ -147,9 +187,13 @@ impl Engine {
             self.fail(fate);
         }
         if self.failure.is_none()
-            && self.aborting_since.is_some_and(|since| since.elapsed() > ABORT_PATIENCE)
+            && self
+                .aborting_since
+                .is_some_and(|since| since.elapsed() > ABORT_PATIENCE)
         {
-            self.give_up(Error::Protocol { what: "the card aborted the epoch and the hub does not say why".into() });
+            self.give_up(Error::Protocol {
+                what: "the card aborted the epoch and the hub does not say why".into(),
+            });
         }
         if self.failure.is_none() {
             self.submit();
@@ -168,10 +212,14 @@ impl Engine {
                 _ if !self.settings.crc => None,
                 _ => self.chunk_crc(out.op, out.chunk.offset, out.chunk.bytes),
             };
-            let Some(record) = self.records.get(&out.op) else { continue };
+            let Some(record) = self.records.get(&out.op) else {
+                continue;
+            };
             let iova = record.tensor.block().iova(out.chunk.offset);
             if let Err(error) = self.ring.push(&descriptor(&out, self.epoch, iova, crc)) {
-                return self.give_up(Error::Protocol { what: error.to_string() });
+                return self.give_up(Error::Protocol {
+                    what: error.to_string(),
+                });
             }
         }
         if let Err(error) = self.ring.ring() {
@@ -183,7 +231,10 @@ impl Engine {
     pub(crate) fn take(&mut self, id: OpId) -> Option<Result<Done>> {
         if self.records.get(&id)?.outcome.is_some() {
             let record = self.records.remove(&id)?;
-            return Some(Ok(Done { tensor: record.tensor, certificate: record.outcome? }));
+            return Some(Ok(Done {
+                tensor: record.tensor,
+                certificate: record.outcome?,
+            }));
         }
         self.failure.clone().map(Err)
     }
@@ -233,7 +284,10 @@ impl Engine {
     pub(crate) fn leave(&mut self) -> Result<()> {
         self.check()?;
         let answer = self.control.call(&Request::Leave)?.message;
-        self.fail(Error::InvalidUsage { what: "the worker has left".into(), remedy: "join again" });
+        self.fail(Error::InvalidUsage {
+            what: "the worker has left".into(),
+            remedy: "join again",
+        });
         match answer {
             Reply::Left => Ok(()),
             other => Err(crate::control::unexpected("leave", &other)),
@@ -242,7 +296,10 @@ impl Engine {
 
     /// Fails what is in flight and closes the connection: the hub takes this worker for lost.
     pub(crate) fn desert(&mut self) {
-        let error = Error::InvalidUsage { what: "the worker was dropped".into(), remedy: "keep it until its handles are done" };
+        let error = Error::InvalidUsage {
+            what: "the worker was dropped".into(),
+            remedy: "keep it until its handles are done",
+        };
         self.fail(error);
         self.control.close();
     }
@@ -269,9 +326,18 @@ impl Engine {
                 self.aborting_since.get_or_insert_with(Instant::now);
                 return;
             }
-            Status::Mismatch => Error::Mismatch { tenant, tensor, bytes, seq },
+            Status::Mismatch => Error::Mismatch {
+                tenant,
+                tensor,
+                bytes,
+                seq,
+            },
             Status::CrcError => self.corrupt(id, "on the way to", seq),
-            _ => Error::Card { tensor, status, seq },
+            _ => Error::Card {
+                tensor,
+                status,
+                seq,
+            },
         };
         self.give_up(error);
     }
@@ -279,7 +345,9 @@ impl Engine {
     /// Ends the epoch for all, because of `error`, which is this worker's own.
     fn give_up(&mut self, error: Error) {
         if self.failure.is_none() {
-            self.abort(AbortCause::Failed { what: error.to_string() });
+            self.abort(AbortCause::Failed {
+                what: error.to_string(),
+            });
             self.fail(error);
         }
     }
@@ -309,20 +377,34 @@ impl Engine {
         let tenant = self.settings.tenant.clone();
         let me = self.settings.rank;
         match fate {
-            Fate::Lost { ranks, what } => Error::PeerLost { tenant, missing: ranks, reason: what },
-            Fate::Timeout { by, missing } if by == me => {
-                Error::Timeout { tenant, waited: self.settings.timeout, missing }
-            }
-            Fate::Timeout { by, missing } => {
-                Error::Aborted { tenant, by: format!("worker {by}"), reason: "it waited too long".into(), missing }
-            }
-            Fate::Failed { by, what, missing } => {
-                Error::Aborted { tenant, by: format!("worker {by}"), reason: what, missing }
-            }
+            Fate::Lost { ranks, what } => Error::PeerLost {
+                tenant,
+                missing: ranks,
+                reason: what,
+            },
+            Fate::Timeout { by, missing } if by == me => Error::Timeout {
+                tenant,
+                waited: self.settings.timeout,
+                missing,
+            },
+            Fate::Timeout { by, missing } => Error::Aborted {
+                tenant,
+                by: format!("worker {by}"),
+                reason: "it waited too long".into(),
+                missing,
+            },
+            Fate::Failed { by, what, missing } => Error::Aborted {
+                tenant,
+                by: format!("worker {by}"),
+                reason: what,
+                missing,
+            },
             Fate::Expelled { rank, what } if rank == me => Error::Expelled { reason: what },
-            Fate::Expelled { rank, what } => {
-                Error::PeerLost { tenant, missing: vec![rank], reason: format!("the hub expelled it: {what}") }
-            }
+            Fate::Expelled { rank, what } => Error::PeerLost {
+                tenant,
+                missing: vec![rank],
+                reason: format!("the hub expelled it: {what}"),
+            },
             Fate::Deleted => Error::Aborted {
                 tenant,
                 by: "the operator".into(),
@@ -340,11 +422,17 @@ impl Engine {
     }
 
     fn gone(&self, reason: &dyn std::fmt::Display) -> Error {
-        Error::HubGone { address: self.control.path().display().to_string(), reason: reason.to_string() }
+        Error::HubGone {
+            address: self.control.path().display().to_string(),
+            reason: reason.to_string(),
+        }
     }
 
     fn corrupt(&self, id: OpId, way: &'static str, seq: u32) -> Error {
-        let tensor = self.records.get(&id).map_or(String::new(), |record| record.tensor.name().to_owned());
+        let tensor = self
+            .records
+            .get(&id)
+            .map_or(String::new(), |record| record.tensor.name().to_owned());
         Error::Corrupt { tensor, way, seq }
     }
 
@@ -352,7 +440,11 @@ impl Engine {
     fn chunk_crc(&mut self, id: OpId, offset: u64, bytes: u32) -> Option<u32> {
         let record = self.records.get(&id)?;
         let data = self.scratch.get_mut(..bytes as usize)?;
-        record.tensor.block().read(usize::try_from(offset).ok()?, data).ok()?;
+        record
+            .tensor
+            .block()
+            .read(usize::try_from(offset).ok()?, data)
+            .ok()?;
         Some(crc32fast::hash(data))
     }
 }
@@ -360,20 +452,25 @@ impl Engine {
 fn usage(name: &str, error: &PlanError) -> Error {
     let (what, remedy) = match error {
         PlanError::PushTooLong { segments, slots } => (
-            format!("a push of `{name}` needs {segments} slots until it is pulled, the tenant has {slots}"),
+            format!(
+                "a push of `{name}` needs {segments} slots until it is pulled, the tenant has {slots}"
+            ),
             "use push_pull, push it in smaller tensors, or create the tenant with more slots",
         ),
         PlanError::Unpulled { name: push, slots } => (
-            format!("`{name}` would wait for slots that the push of `{push}` holds until it is pulled ({slots} in all)"),
+            format!(
+                "`{name}` would wait for slots that the push of `{push}` holds until it is pulled ({slots} in all)"
+            ),
             "pull what was pushed first, or create the tenant with more slots",
         ),
         PlanError::PullDiffers { pushed, kind } => (
             format!("`{name}` was pushed with {pushed} bytes as {kind:?}, and is pulled otherwise"),
             "pull it with the length and the reduction of its push",
         ),
-        PlanError::TooLong { bytes } => {
-            (format!("`{name}` has {bytes} bytes"), "split it into tensors of at most 1 TiB")
-        }
+        PlanError::TooLong { bytes } => (
+            format!("`{name}` has {bytes} bytes"),
+            "split it into tensors of at most 1 TiB",
+        ),
     };
     Error::InvalidUsage { what, remedy }
 }

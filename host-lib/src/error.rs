@@ -57,7 +57,10 @@ pub enum Error {
         reason: String,
     },
     /// Nothing moved for as long as this worker was willing to wait.
-    #[error("no progress of tenant `{tenant}` in {waited:?}; waiting for worker(s) {}", ranks(missing))]
+    #[error(
+        "no progress of tenant `{tenant}` in {waited:?}; waiting for worker(s) {}",
+        ranks(missing)
+    )]
     Timeout {
         /// The job.
         tenant: String,
@@ -79,7 +82,9 @@ pub enum Error {
         missing: Vec<u32>,
     },
     /// Workers disagree on what comes next: name, length, order or kind of an operation differs.
-    #[error("`{tensor}` ({bytes} bytes) is not what the other workers of tenant `{tenant}` do at sequence number {seq}")]
+    #[error(
+        "`{tensor}` ({bytes} bytes) is not what the other workers of tenant `{tenant}` do at sequence number {seq}"
+    )]
     Mismatch {
         /// The job.
         tenant: String,
@@ -125,7 +130,9 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The worker's card-visible memory has no room for a buffer.
-    #[error("no room for {wanted} bytes in the worker's arena: {free} of {total} are free, the longest piece has {longest}")]
+    #[error(
+        "no room for {wanted} bytes in the worker's arena: {free} of {total} are free, the longest piece has {longest}"
+    )]
     ArenaFull {
         /// Bytes asked for.
         wanted: usize,
@@ -200,17 +207,27 @@ impl Error {
             Self::Timeout { .. } => {
                 "see why the named workers are late (`phubctl tenant list`, their logs); if they are only slow, raise the timeout"
             }
-            Self::Aborted { .. } => "look at the worker that aborted; then join again from every worker",
+            Self::Aborted { .. } => {
+                "look at the worker that aborted; then join again from every worker"
+            }
             Self::Mismatch { .. } => {
                 "issue the same operations with the same names and lengths in the same order on every worker"
             }
-            Self::Corrupt { .. } => "check the host's memory and PCIe error logs; the sum was not used",
-            Self::Card { .. } => "look at `phubctl stats` and phubd's log; this should not happen: please report it",
+            Self::Corrupt { .. } => {
+                "check the host's memory and PCIe error logs; the sum was not used"
+            }
+            Self::Card { .. } => {
+                "look at `phubctl stats` and phubd's log; this should not happen: please report it"
+            }
             Self::Expelled { .. } => "check that nothing else writes to the arena; then join again",
             Self::InvalidUsage { remedy, .. } => remedy,
             Self::ArenaFull { .. } => "drop tensors no longer needed, or join with a larger arena",
-            Self::Protocol { .. } => "use the same version of phubd and of the library; if it is the same: please report it",
-            Self::System { .. } => "see the operating system's message; `phubctl doctor` checks permissions and limits",
+            Self::Protocol { .. } => {
+                "use the same version of phubd and of the library; if it is the same: please report it"
+            }
+            Self::System { .. } => {
+                "see the operating system's message; `phubctl doctor` checks permissions and limits"
+            }
         }
     }
 
@@ -219,7 +236,10 @@ impl Error {
     pub fn ends_epoch(&self) -> bool {
         !matches!(
             self,
-            Self::InvalidUsage { .. } | Self::ArenaFull { .. } | Self::Refused { .. } | Self::HubUnreachable { .. }
+            Self::InvalidUsage { .. }
+                | Self::ArenaFull { .. }
+                | Self::Refused { .. }
+                | Self::HubUnreachable { .. }
         )
     }
 }
@@ -231,11 +251,19 @@ impl Refusal {
         match self {
             Self::Version => "use the same version of phubd and of the library",
             Self::BadRequest => "see docs/control-protocol.md",
-            Self::WrongToken => "give every worker of the job the token of its first worker, or use another tenant name",
-            Self::WorldMismatch => "give every worker the same world size, or delete the tenant first",
+            Self::WrongToken => {
+                "give every worker of the job the token of its first worker, or use another tenant name"
+            }
+            Self::WorldMismatch => {
+                "give every worker the same world size, or delete the tenant first"
+            }
             Self::RankOutOfRange => "ranks count from 0 to world size - 1",
-            Self::RankTaken => "give every worker its own rank, or end the process that has this one",
-            Self::EpochClosing => "let every worker of the last run leave (or end) before the next one joins",
+            Self::RankTaken => {
+                "give every worker its own rank, or end the process that has this one"
+            }
+            Self::EpochClosing => {
+                "let every worker of the last run leave (or end) before the next one joins"
+            }
             Self::NoSuchTenant => "create it with `phubctl tenant create`",
             Self::TenantExists => "delete it first, or use another name",
             Self::LimitReached => "delete tenants, end workers, or ask for less",
@@ -250,7 +278,11 @@ fn ranks(missing: &[u32]) -> String {
     if missing.is_empty() {
         return "unknown".to_owned();
     }
-    missing.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+    missing
+        .iter()
+        .map(u32::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -259,10 +291,22 @@ mod tests {
 
     #[test]
     fn messages_name_the_missing() {
-        let error = Error::PeerLost { tenant: "job".into(), missing: vec![1, 7], reason: "its process ended".into() };
-        assert_eq!(error.to_string(), "worker(s) 1, 7 of tenant `job` lost: its process ended");
+        let error = Error::PeerLost {
+            tenant: "job".into(),
+            missing: vec![1, 7],
+            reason: "its process ended".into(),
+        };
+        assert_eq!(
+            error.to_string(),
+            "worker(s) 1, 7 of tenant `job` lost: its process ended"
+        );
         assert!(error.ends_epoch());
-        let error = Error::ArenaFull { wanted: 10, free: 4, longest: 2, total: 8 };
+        let error = Error::ArenaFull {
+            wanted: 10,
+            free: 4,
+            longest: 2,
+            total: 8,
+        };
         assert!(!error.ends_epoch() && error.remedy().contains("larger arena"));
     }
 }

@@ -72,6 +72,8 @@ impl Drop for Handle {
 
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").field("id", &self.id.0).finish_non_exhaustive()
+        f.debug_struct("Handle")
+            .field("id", &self.id.0)
+            .finish_non_exhaustive()
     }
 }

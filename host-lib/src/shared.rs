@@ -26,7 +26,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(engine: Engine, waker: Waker, arena: Arc<Arena>) -> Arc<Self> {
-        Arc::new(Self { engine: Mutex::new(engine), moved: Condvar::new(), waker, arena })
+        Arc::new(Self {
+            engine: Mutex::new(engine),
+            moved: Condvar::new(),
+            waker,
+            arena,
+        })
     }
 
     /// A panic of another thread leaves the engine whole enough to end in errors: its invariants are checked at each completion.
@@ -36,7 +41,8 @@ impl Shared {
 
     /// Waits for an operation, until it is done, has failed, or `until` has come (`None`).
     pub(crate) fn wait(&self, id: OpId, until: Option<Instant>) -> Result<Option<Done>> {
-        self.wait_for(until, |engine| engine.take(id)).and_then(Option::transpose)
+        self.wait_for(until, |engine| engine.take(id))
+            .and_then(Option::transpose)
     }
 
     /// Waits until nothing is in flight.
@@ -52,7 +58,11 @@ impl Shared {
         self.lock().abandon(id);
     }
 
-    fn wait_for<T>(&self, until: Option<Instant>, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<Option<T>> {
+    fn wait_for<T>(
+        &self,
+        until: Option<Instant>,
+        mut ready: impl FnMut(&mut Engine) -> Option<T>,
+    ) -> Result<Option<T>> {
         let start = Instant::now();
         let mut engine = self.lock();
         for spin in 0.. {
@@ -84,9 +94,16 @@ impl Shared {
         Ok(None)
     }
 
-    fn sleep<'a>(&'a self, mut engine: MutexGuard<'a, Engine>, timeout: Duration) -> Result<MutexGuard<'a, Engine>> {
+    fn sleep<'a>(
+        &'a self,
+        mut engine: MutexGuard<'a, Engine>,
+        timeout: Duration,
+    ) -> Result<MutexGuard<'a, Engine>> {
         if engine.sleeping {
-            let woken = self.moved.wait_timeout(engine, timeout).unwrap_or_else(PoisonError::into_inner);
+            let woken = self
+                .moved
+                .wait_timeout(engine, timeout)
+                .unwrap_or_else(PoisonError::into_inner);
             return Ok(woken.0);
         }
         engine.sleeping = true;
@@ -106,12 +123,18 @@ impl Shared {
     fn wake_others(&self, engine: &Engine) -> Result<()> {
         self.moved.notify_all();
         if engine.sleeping {
-            self.waker.event.signal().map_err(|e| system("wake a waiting thread", &e))?;
+            self.waker
+                .event
+                .signal()
+                .map_err(|e| system("wake a waiting thread", &e))?;
         }
         Ok(())
     }
 }
 
 pub(crate) fn system(what: &str, error: &dyn std::fmt::Display) -> Error {
-    Error::System { what: what.to_owned(), reason: error.to_string() }
+    Error::System {
+        what: what.to_owned(),
+        reason: error.to_string(),
+    }
 }

@@ -19,7 +19,11 @@ pub struct Tensor {
 impl Tensor {
     pub(crate) fn new(name: &str, elements: usize, block: Block) -> Self {
         debug_assert_eq!(block.bytes(), elements * size_of::<f32>());
-        Self { name: name.into(), elements, block }
+        Self {
+            name: name.into(),
+            elements,
+            block,
+        }
     }
 
     /// Its name, the same on every worker.
@@ -79,6 +83,9 @@ impl Tensor {
 
 impl std::fmt::Debug for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tensor").field("name", &self.name).field("elements", &self.elements).finish_non_exhaustive()
+        f.debug_struct("Tensor")
+            .field("name", &self.name)
+            .field("elements", &self.elements)
+            .finish_non_exhaustive()
     }
 }

@@ -44,7 +44,12 @@ pub struct Worker {
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, tenant: String, rank: u32, world: u32) -> Self {
-        Self { shared, tenant, rank, world }
+        Self {
+            shared,
+            tenant,
+            rank,
+            world,
+        }
     }
 
     /// Name of the job.
@@ -70,11 +75,17 @@ impl Worker {
     /// Makes a tensor in card-visible memory, with whatever values that held before. Errors: [`Error::ArenaFull`].
     pub fn alloc(&self, name: &str, elements: usize) -> Result<Tensor> {
         self.shared.lock().check()?;
-        let bytes = elements.checked_mul(size_of::<f32>()).ok_or_else(|| Error::InvalidUsage {
-            what: format!("`{name}` would have {elements} elements"),
-            remedy: "split it into smaller tensors",
-        })?;
-        Ok(Tensor::new(name, elements, self.shared.arena.allocate(bytes)?))
+        let bytes = elements
+            .checked_mul(size_of::<f32>())
+            .ok_or_else(|| Error::InvalidUsage {
+                what: format!("`{name}` would have {elements} elements"),
+                remedy: "split it into smaller tensors",
+            })?;
+        Ok(Tensor::new(
+            name,
+            elements,
+            self.shared.arena.allocate(bytes)?,
+        ))
     }
 
     /// Makes a tensor with these values.
@@ -109,7 +120,11 @@ impl Worker {
                 remedy: "ranks count from 0 to world size - 1",
             });
         }
-        let action = if root == self.rank { Action::PushWaive } else { Action::Pull };
+        let action = if root == self.rank {
+            Action::PushWaive
+        } else {
+            Action::Pull
+        };
         self.start(action, Kind::Broadcast, tensor)
     }
 
@@ -133,7 +148,11 @@ impl Worker {
 
     /// Gives worker `root`'s values to all, into `values`.
     pub fn broadcast(&self, name: &str, values: &mut [f32], root: u32) -> Result<()> {
-        let tensor = if root == self.rank { self.stage(name, values)? } else { self.alloc(name, values.len())? };
+        let tensor = if root == self.rank {
+            self.stage(name, values)?
+        } else {
+            self.alloc(name, values.len())?
+        };
         let done = self.broadcast_async(tensor, root)?.wait()?;
         if root != self.rank {
             done.tensor.read_into(values)?;

@@ -31,7 +31,8 @@ impl Connection {
         let address = SocketAddrUnix::new(path).map_err(|e| unreachable(&e))?;
         // Non-blocking: a hub whose backlog is full answers EAGAIN instead of letting us wait for ever.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(|e| unreachable(&e))?;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(|e| unreachable(&e))?;
         let deadline = Instant::now() + timeout;
         while let Err(error) = connect(&socket, &address) {
             if error != Errno::AGAIN || Instant::now() >= deadline {
@@ -39,10 +40,22 @@ impl Connection {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let mut connection = Self { socket, path: path.to_owned(), timeout };
+        let mut connection = Self {
+            socket,
+            path: path.to_owned(),
+            timeout,
+        };
         let client = format!("phub {}", env!("CARGO_PKG_VERSION"));
-        match connection.call(&Request::Hello { version: VERSION, client })?.message {
-            Reply::Hello { version: VERSION, .. } => Ok(connection),
+        match connection
+            .call(&Request::Hello {
+                version: VERSION,
+                client,
+            })?
+            .message
+        {
+            Reply::Hello {
+                version: VERSION, ..
+            } => Ok(connection),
             other => Err(unexpected("hello", &other)),
         }
     }
@@ -58,7 +71,9 @@ impl Connection {
         loop {
             match send(&self.socket, request, &[]) {
                 Ok(()) => break,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(PollFlags::OUT, deadline)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(PollFlags::OUT, deadline)?
+                }
                 Err(error) => return Err(self.gone(&error)),
             }
         }
@@ -66,9 +81,13 @@ impl Connection {
             match receive::<Reply>(&self.socket) {
                 Ok(Some(received)) => break received,
                 Ok(None) => return Err(self.gone(&"connection closed")),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(PollFlags::IN, deadline)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(PollFlags::IN, deadline)?
+                }
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    return Err(Error::Protocol { what: format!("answer of the hub: {error}") });
+                    return Err(Error::Protocol {
+                        what: format!("answer of the hub: {error}"),
+                    });
                 }
                 Err(error) => return Err(self.gone(&error)),
             }
@@ -98,7 +117,10 @@ impl Connection {
     }
 
     fn gone(&self, reason: &dyn std::fmt::Display) -> Error {
-        Error::HubGone { address: self.path.display().to_string(), reason: reason.to_string() }
+        Error::HubGone {
+            address: self.path.display().to_string(),
+            reason: reason.to_string(),
+        }
     }
 }
 
@@ -110,5 +132,7 @@ impl AsFd for Connection {
 
 /// The error for an answer that does not belong to the question.
 pub(crate) fn unexpected(question: &str, answer: &Reply) -> Error {
-    Error::Protocol { what: format!("answer to {question} is {answer:?}") }
+    Error::Protocol {
+        what: format!("answer to {question} is {answer:?}"),
+    }
 }

@@ -326,16 +326,30 @@ mod tests {
 
     #[test]
     fn messages_look_as_documented() {
-        let hello = serde_json::to_string(&Request::Hello { version: 1, client: "x".into() }).unwrap();
+        let hello = serde_json::to_string(&Request::Hello {
+            version: 1,
+            client: "x".into(),
+        })
+        .unwrap();
         assert_eq!(hello, r#"{"request":"hello","version":1,"client":"x"}"#);
         let join: Request = serde_json::from_str(
             r#"{"request":"join","tenant":"t","token":18446744073709551615,"world":2,"rank":0,"arena_bytes":4096,"later":1}"#,
         )
         .unwrap();
         assert!(matches!(join, Request::Join(join) if join.token == u64::MAX));
-        let ended = serde_json::to_string(&Reply::Ended(Fate::Lost { ranks: vec![1], what: "x".into() })).unwrap();
-        assert_eq!(ended, r#"{"reply":"ended","end":"lost","ranks":[1],"what":"x"}"#);
-        let abort = serde_json::to_string(&Request::Abort { cause: AbortCause::Timeout }).unwrap();
+        let ended = serde_json::to_string(&Reply::Ended(Fate::Lost {
+            ranks: vec![1],
+            what: "x".into(),
+        }))
+        .unwrap();
+        assert_eq!(
+            ended,
+            r#"{"reply":"ended","end":"lost","ranks":[1],"what":"x"}"#
+        );
+        let abort = serde_json::to_string(&Request::Abort {
+            cause: AbortCause::Timeout,
+        })
+        .unwrap();
         assert_eq!(abort, r#"{"request":"abort","cause":{"cause":"timeout"}}"#);
     }
 

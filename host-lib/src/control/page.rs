@@ -47,21 +47,41 @@ impl Layout {
     pub fn new(buffer_bytes: u64, ring_log2: u8) -> Option<Self> {
         let sq_offset = PAGE;
         let cq_offset = sq_offset + ((DESCRIPTOR_BYTES as u64) << ring_log2).next_multiple_of(PAGE);
-        let buffers_offset = cq_offset + ((COMPLETION_BYTES as u64) << ring_log2).next_multiple_of(PAGE);
-        let arena_bytes = buffers_offset.checked_add(buffer_bytes)?.checked_next_multiple_of(PAGE)?;
-        Some(Self { arena_bytes, sq_offset, sq_log2: ring_log2, cq_offset, cq_log2: ring_log2, buffers_offset })
+        let buffers_offset =
+            cq_offset + ((COMPLETION_BYTES as u64) << ring_log2).next_multiple_of(PAGE);
+        let arena_bytes = buffers_offset
+            .checked_add(buffer_bytes)?
+            .checked_next_multiple_of(PAGE)?;
+        Some(Self {
+            arena_bytes,
+            sq_offset,
+            sq_log2: ring_log2,
+            cq_offset,
+            cq_log2: ring_log2,
+            buffers_offset,
+        })
     }
 
     /// Whether its parts follow each other inside `arena_bytes`, as [`Layout::new`] makes them.
     pub fn is_sound(&self) -> bool {
         let ends = |offset: u64, log2: u8| {
-            RING_LOG2.contains(&log2).then(|| offset.checked_add(64 << log2)).flatten()
+            RING_LOG2
+                .contains(&log2)
+                .then(|| offset.checked_add(64 << log2))
+                .flatten()
         };
         self.sq_offset >= PAGE
             && ends(self.sq_offset, self.sq_log2).is_some_and(|end| end <= self.cq_offset)
             && ends(self.cq_offset, self.cq_log2).is_some_and(|end| end <= self.buffers_offset)
             && self.buffers_offset <= self.arena_bytes
-            && [self.sq_offset, self.cq_offset, self.buffers_offset, self.arena_bytes].iter().all(|o| o % PAGE == 0)
+            && [
+                self.sq_offset,
+                self.cq_offset,
+                self.buffers_offset,
+                self.arena_bytes,
+            ]
+            .iter()
+            .all(|o| o % PAGE == 0)
     }
 }
 
@@ -146,14 +166,41 @@ mod tests {
         for log2 in RING_LOG2 {
             for bytes in [0, 1, 4096, 1 << 30] {
                 let layout = Layout::new(bytes, log2).unwrap();
-                assert!(layout.is_sound() && layout.arena_bytes - layout.buffers_offset >= bytes, "{layout:?}");
+                assert!(
+                    layout.is_sound() && layout.arena_bytes - layout.buffers_offset >= bytes,
+                    "{layout:?}"
+                );
             }
         }
         assert_eq!(Layout::new(u64::MAX - 4096, 3), None);
         let good = Layout::new(4096, 4).unwrap();
-        assert!(!Layout { sq_offset: 0, ..good }.is_sound());
-        assert!(!Layout { cq_offset: u64::MAX - 4095, ..good }.is_sound());
-        assert!(!Layout { sq_log2: 40, ..good }.is_sound());
-        assert!(!Layout { buffers_offset: good.arena_bytes + 4096, ..good }.is_sound());
+        assert!(
+            !Layout {
+                sq_offset: 0,
+                ..good
+            }
+            .is_sound()
+        );
+        assert!(
+            !Layout {
+                cq_offset: u64::MAX - 4095,
+                ..good
+            }
+            .is_sound()
+        );
+        assert!(
+            !Layout {
+                sq_log2: 40,
+                ..good
+            }
+            .is_sound()
+        );
+        assert!(
+            !Layout {
+                buffers_offset: good.arena_bytes + 4096,
+                ..good
+            }
+            .is_sound()
+        );
     }
 }

@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,14 +30,25 @@ pub struct Received<T> {
 pub fn send(socket: impl AsFd, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let data = serde_json::to_vec(message)?;
     if data.len() > MESSAGE_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("message of {} bytes", data.len())));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("message of {} bytes", data.len()),
+        ));
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many file descriptors"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "too many file descriptors",
+        ));
     }
-    sendmsg(socket, &[IoSlice::new(&data)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    sendmsg(
+        socket,
+        &[IoSlice::new(&data)],
+        &mut control,
+        SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+    )?;
     Ok(())
 }
 
@@ -61,8 +72,14 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<Rece
             fds.extend(rights);
         }
     }
-    if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "message too long"));
+    if got
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "message too long",
+        ));
     }
     if got.bytes == 0 {
         return Ok(None);
@@ -78,7 +95,13 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     fn pair() -> (OwnedFd, OwnedFd) {
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+        socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap()
     }
 
     #[test]
@@ -90,7 +113,10 @@ mod tests {
         assert_eq!((first.message, first.fds.len()), (vec![1, 2], 2));
         let second: Received<Vec<u32>> = receive(&b).unwrap().unwrap();
         assert_eq!((second.message, second.fds.len()), (vec![3], 0));
-        assert_eq!(receive::<Vec<u32>>(&b).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            receive::<Vec<u32>>(&b).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
         drop((first.fds, a));
         assert!(receive::<Vec<u32>>(&b).unwrap().is_none());
     }
@@ -99,10 +125,19 @@ mod tests {
     fn what_is_no_message_is_refused() {
         let (a, b) = pair();
         rustix::io::write(&a, b"{\"x\":").unwrap();
-        assert_eq!(receive::<Vec<u32>>(&b).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(
+            receive::<Vec<u32>>(&b).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
         rustix::io::write(&a, &vec![b' '; MESSAGE_MAX + 1]).unwrap();
-        assert_eq!(receive::<Vec<u32>>(&b).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(
+            receive::<Vec<u32>>(&b).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
         let long = "x".repeat(MESSAGE_MAX);
-        assert_eq!(send(&a, &long, &[]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            send(&a, &long, &[]).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
 }

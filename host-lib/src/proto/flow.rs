@@ -150,7 +150,16 @@ impl Flow {
         self.next_op += 1;
         let total = Chunk::count(op.bytes);
         let certificate = self.blank();
-        self.ops.insert(id, State { op, next: 0, done: 0, total, certificate });
+        self.ops.insert(
+            id,
+            State {
+                op,
+                next: 0,
+                done: 0,
+                total,
+                certificate,
+            },
+        );
         self.backlog.push_back(id);
         id
     }
@@ -159,7 +168,13 @@ impl Flow {
     pub(crate) fn begin_empty(&mut self) -> (OpId, Certificate) {
         let id = OpId(self.next_op);
         self.next_op += 1;
-        (id, Certificate { contributors: 0, ..self.blank() })
+        (
+            id,
+            Certificate {
+                contributors: 0,
+                ..self.blank()
+            },
+        )
     }
 
     /// Chunks the card has and has not completed.
@@ -219,22 +234,39 @@ impl Flow {
     pub(crate) fn complete(&mut self, completion: &Completion) -> Result<Event, Violation> {
         let violation = |what: String| Err(Violation(what));
         let Some(sent) = self.sent.front() else {
-            return violation(format!("completion {} with nothing in the card", completion.cid));
+            return violation(format!(
+                "completion {} with nothing in the card",
+                completion.cid
+            ));
         };
         if sent.cid != completion.cid {
-            return violation(format!("completion {} where {} is next", completion.cid, sent.cid));
+            return violation(format!(
+                "completion {} where {} is next",
+                completion.cid, sent.cid
+            ));
         }
         let Some(status) = Status::from_code(completion.status) else {
-            return violation(format!("completion {} with status {}", completion.cid, completion.status));
+            return violation(format!(
+                "completion {} with status {}",
+                completion.cid, completion.status
+            ));
         };
         let Some(Sent { op: id, chunk, .. }) = self.sent.pop_front() else {
             return violation("no chunk in the card".to_owned());
         };
         let Some(state) = self.ops.get_mut(&id) else {
-            return violation(format!("completion {} of a finished operation", completion.cid));
+            return violation(format!(
+                "completion {} of a finished operation",
+                completion.cid
+            ));
         };
         if status != Status::Ok {
-            return Ok(Event::Failed { op: id, status, seq: completion.seq, contributors: completion.contributors });
+            return Ok(Event::Failed {
+                op: id,
+                status,
+                seq: completion.seq,
+                contributors: completion.contributors,
+            });
         }
         if (completion.bytes, completion.epoch) != (chunk.bytes, self.epoch) {
             return violation(format!(
@@ -252,13 +284,22 @@ impl Flow {
         certificate.timestamp = completion.timestamp;
         state.done += 1;
         let finished = (state.done == state.total).then_some(Certificate {
-            contributors: if has_result { certificate.contributors } else { 0 },
+            contributors: if has_result {
+                certificate.contributors
+            } else {
+                0
+            },
             ..*certificate
         });
         if finished.is_some() {
             self.ops.remove(&id);
         }
-        Ok(Event::Done { op: id, chunk, crc: has_result.then_some(completion.crc), finished })
+        Ok(Event::Done {
+            op: id,
+            chunk,
+            crc: has_result.then_some(completion.crc),
+            finished,
+        })
     }
 }
 
@@ -268,7 +309,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn op(seq: u32, bytes: u64) -> Op {
-        Op { name: "w".into(), action: Action::PushPull, kind: Kind::Sum, seq, bytes }
+        Op {
+            name: "w".into(),
+            action: Action::PushPull,
+            kind: Kind::Sum,
+            seq,
+            bytes,
+        }
     }
 
     fn ok(out: &Outgoing) -> Completion {
@@ -296,15 +343,33 @@ mod tests {
         let first = flow.next().unwrap();
         let second = flow.next().unwrap();
         assert!(flow.complete(&ok(&second)).is_err());
-        assert!(flow.complete(&Completion { epoch: 6, ..ok(&first) }).is_err());
+        assert!(
+            flow.complete(&Completion {
+                epoch: 6,
+                ..ok(&first)
+            })
+            .is_err()
+        );
         let mut flow = Flow::new(1024, 5, true);
         assert!(flow.complete(&ok(&first)).is_err());
         flow.begin(op(0, 4));
         let first = flow.next().unwrap();
-        assert!(flow.complete(&Completion { status: 200, ..ok(&first) }).is_err());
+        assert!(
+            flow.complete(&Completion {
+                status: 200,
+                ..ok(&first)
+            })
+            .is_err()
+        );
         assert!(matches!(
-            flow.complete(&Completion { status: Status::Mismatch.code(), ..ok(&first) }),
-            Ok(Event::Failed { status: Status::Mismatch, .. })
+            flow.complete(&Completion {
+                status: Status::Mismatch.code(),
+                ..ok(&first)
+            }),
+            Ok(Event::Failed {
+                status: Status::Mismatch,
+                ..
+            })
         ));
     }
 

@@ -67,18 +67,35 @@ pub(crate) struct Sequencer {
 impl Sequencer {
     /// Starts at `first`, which all workers must agree on. `segment_bytes` is the card's, `slots` the tenant's.
     pub(crate) fn new(first: u32, segment_bytes: u32, slots: u32) -> Self {
-        assert!(segment_bytes > 0 && slots > 0, "a card has slots of some size");
-        Self { next: first, segment_bytes, slots, unpulled: VecDeque::new() }
+        assert!(
+            segment_bytes > 0 && slots > 0,
+            "a card has slots of some size"
+        );
+        Self {
+            next: first,
+            segment_bytes,
+            slots,
+            unpulled: VecDeque::new(),
+        }
     }
 
     /// First sequence number of the next operation: its own `bytes / segment` new ones, or those of the push it pulls.
-    pub(crate) fn begin(&mut self, action: Action, kind: Kind, name: &str, bytes: u64) -> Result<u32, PlanError> {
+    pub(crate) fn begin(
+        &mut self,
+        action: Action,
+        kind: Kind,
+        name: &str,
+        bytes: u64,
+    ) -> Result<u32, PlanError> {
         if action == Action::Pull
             && let Some(at) = self.unpulled.iter().position(|push| push.name == name)
         {
             let push = &self.unpulled[at];
             if (push.bytes, push.kind) != (bytes, kind) {
-                return Err(PlanError::PullDiffers { pushed: push.bytes, kind: push.kind });
+                return Err(PlanError::PullDiffers {
+                    pushed: push.bytes,
+                    kind: push.kind,
+                });
             }
             let first = push.first;
             self.unpulled.remove(at);
@@ -90,17 +107,31 @@ impl Sequencer {
             return Err(PlanError::TooLong { bytes });
         }
         if action == Action::Push && segments > u64::from(self.slots) {
-            return Err(PlanError::PushTooLong { segments, slots: self.slots });
+            return Err(PlanError::PushTooLong {
+                segments,
+                slots: self.slots,
+            });
         }
         let (first, end) = (self.next, self.next.wrapping_add(segments as u32));
-        if let Some(oldest) = self.unpulled.iter().max_by_key(|push| end.wrapping_sub(push.first))
+        if let Some(oldest) = self
+            .unpulled
+            .iter()
+            .max_by_key(|push| end.wrapping_sub(push.first))
             && end.wrapping_sub(oldest.first) > self.slots
         {
-            return Err(PlanError::Unpulled { name: oldest.name.clone(), slots: self.slots });
+            return Err(PlanError::Unpulled {
+                name: oldest.name.clone(),
+                slots: self.slots,
+            });
         }
         self.next = end;
         if action == Action::Push && bytes > 0 {
-            self.unpulled.push_back(Unpulled { name: name.to_owned(), first, bytes, kind });
+            self.unpulled.push_back(Unpulled {
+                name: name.to_owned(),
+                first,
+                bytes,
+                kind,
+            });
         }
         Ok(first)
     }
@@ -118,10 +149,16 @@ mod tests {
     #[test]
     fn operations_follow_each_other_across_the_wrap() {
         let mut s = sequencer(u32::MAX - 1);
-        assert_eq!(s.begin(Action::PushPull, Kind::Sum, "a", 1025), Ok(u32::MAX - 1));
+        assert_eq!(
+            s.begin(Action::PushPull, Kind::Sum, "a", 1025),
+            Ok(u32::MAX - 1)
+        );
         assert_eq!(s.begin(Action::Pull, Kind::Sum, "b", 4), Ok(0));
         assert_eq!(s.begin(Action::PushPull, Kind::Sum, "c", 0), Ok(1));
-        assert_eq!(s.begin(Action::PushWaive, Kind::Broadcast, "d", 1024), Ok(1));
+        assert_eq!(
+            s.begin(Action::PushWaive, Kind::Broadcast, "d", 1024),
+            Ok(1)
+        );
         assert_eq!(s.begin(Action::PushPull, Kind::Sum, "e", 100 * 1024), Ok(2));
     }
 
@@ -131,7 +168,10 @@ mod tests {
         assert_eq!(s.begin(Action::Push, Kind::Sum, "a", 2048), Ok(0));
         assert_eq!(s.begin(Action::Push, Kind::Mean, "b", 4), Ok(2));
         assert_eq!(s.begin(Action::Push, Kind::Sum, "a", 2048), Ok(3));
-        let differs = PlanError::PullDiffers { pushed: 4, kind: Kind::Mean };
+        let differs = PlanError::PullDiffers {
+            pushed: 4,
+            kind: Kind::Mean,
+        };
         assert_eq!(s.begin(Action::Pull, Kind::Sum, "b", 4), Err(differs));
         assert_eq!(s.begin(Action::Pull, Kind::Mean, "b", 4), Ok(2));
         assert_eq!(s.begin(Action::Pull, Kind::Sum, "a", 2048), Ok(0));
@@ -144,11 +184,20 @@ mod tests {
         let mut s = sequencer(0);
         assert_eq!(
             s.begin(Action::Push, Kind::Sum, "big", 9 * 1024),
-            Err(PlanError::PushTooLong { segments: 9, slots: 8 })
+            Err(PlanError::PushTooLong {
+                segments: 9,
+                slots: 8
+            })
         );
         assert_eq!(s.begin(Action::Push, Kind::Sum, "a", 5 * 1024), Ok(0));
-        let held = PlanError::Unpulled { name: "a".into(), slots: 8 };
-        assert_eq!(s.begin(Action::PushPull, Kind::Sum, "b", 4 * 1024), Err(held.clone()));
+        let held = PlanError::Unpulled {
+            name: "a".into(),
+            slots: 8,
+        };
+        assert_eq!(
+            s.begin(Action::PushPull, Kind::Sum, "b", 4 * 1024),
+            Err(held.clone())
+        );
         assert_eq!(s.begin(Action::Pull, Kind::Sum, "b", 4 * 1024), Err(held));
         assert_eq!(s.begin(Action::PushPull, Kind::Sum, "b", 3 * 1024), Ok(5));
         assert_eq!(s.begin(Action::Pull, Kind::Sum, "a", 5 * 1024), Ok(0));

@@ -88,13 +88,19 @@ pub(crate) struct Waker {
 impl Waker {
     /// Waits for `timeout` at most. Returns whether the hub has closed the connection.
     pub(crate) fn wait(&self, timeout: Duration) -> io::Result<bool> {
-        let timeout = Timespec::try_from(timeout.min(Duration::from_secs(3600))).map_err(io::Error::other)?;
-        let mut fds = [PollFd::new(&self.event, PollFlags::IN), PollFd::new(&self.hub, PollFlags::RDHUP)];
+        let timeout =
+            Timespec::try_from(timeout.min(Duration::from_secs(3600))).map_err(io::Error::other)?;
+        let mut fds = [
+            PollFd::new(&self.event, PollFlags::IN),
+            PollFd::new(&self.hub, PollFlags::RDHUP),
+        ];
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let closed = fds[1].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR);
+        let closed = fds[1]
+            .revents()
+            .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR);
         self.event.drain()?;
         Ok(closed)
     }
