@@ -8,7 +8,10 @@
 mod bar;
 mod eventfd;
 mod memory;
+mod vfio;
 
 pub use bar::MappedBar;
 pub use eventfd::EventFd;
 pub use memory::{HugePages, Memory, MemoryError};
+pub use vfio::{DmaMapping, MapError, VfioFunction};
+pub use vfio_ioctls::VfioError;
