@@ -1,2 +1,70 @@
+// Copyright phub contributors. SPDX-License-Identifier: Apache-2.0
 //! Command line of the parameter hub.
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod cmd;
+mod demo;
+mod hub;
+mod process;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand};
+use std::io;
+use std::process::ExitCode;
+
+/// Command line of the parameter hub.
+///
+/// Exit codes: 0 good, 1 failed, 2 wrong usage, 130 interrupted. RUST_LOG sets what is logged.
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Cmd,
+}
+
+#[derive(Subcommand)]
+enum Cmd {
+    Demo(cmd::demo::Demo),
+    Info(cmd::info::Info),
+    Tenant(cmd::tenant::Tenant),
+    Stats(cmd::stats::Stats),
+    Doctor(cmd::doctor::Doctor),
+    Sim(cmd::sim::Sim),
+    /// Print completions for a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    #[command(name = demo::worker::COMMAND, hide = true)]
+    DemoWorker(demo::worker::Worker),
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(io::stderr)
+        .init();
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("phubctl: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Cmd) -> Result<ExitCode> {
+    match command {
+        Cmd::Demo(demo) => demo.run(),
+        Cmd::Info(info) => info.run(),
+        Cmd::Tenant(tenant) => tenant.run(),
+        Cmd::Stats(stats) => stats.run(),
+        Cmd::Doctor(doctor) => doctor.run(),
+        Cmd::Sim(sim) => sim.run(),
+        Cmd::DemoWorker(worker) => worker.run(),
+        Cmd::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "phubctl", &mut io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
