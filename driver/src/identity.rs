@@ -82,8 +82,8 @@ impl Identity {
             descriptor_depth: queues.desc_depth(),
             vectors: datapath.vectors(),
             ports: datapath.ports(),
-            sum: caps.sum(),
-            mean: caps.mean(),
+            sum: caps.fp32_sum(),
+            mean: caps.fp32_mean(),
             crc: caps.crc(),
         };
         match identity.flaw() {

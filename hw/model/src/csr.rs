@@ -74,8 +74,8 @@ impl Csr {
                 .with_minor(ABI_MINOR.into())
                 .bits(),
             Caps::OFFSET => Caps::default()
-                .with_sum(true)
-                .with_mean(true)
+                .with_fp32_sum(true)
+                .with_fp32_mean(true)
                 .with_crc(true)
                 .bits(),
             ParamDatapath::OFFSET => ParamDatapath::default()

@@ -32,12 +32,12 @@ extern "C" {
 #define HUB__BUILD_HASH__VALUE_bw 32
 
 // reg - hub::caps
-#define HUB__CAPS__SUM_bm 0x1
-#define HUB__CAPS__SUM_bp 0
-#define HUB__CAPS__SUM_bw 1
-#define HUB__CAPS__MEAN_bm 0x2
-#define HUB__CAPS__MEAN_bp 1
-#define HUB__CAPS__MEAN_bw 1
+#define HUB__CAPS__FP32_SUM_bm 0x1
+#define HUB__CAPS__FP32_SUM_bp 0
+#define HUB__CAPS__FP32_SUM_bw 1
+#define HUB__CAPS__FP32_MEAN_bm 0x2
+#define HUB__CAPS__FP32_MEAN_bp 1
+#define HUB__CAPS__FP32_MEAN_bw 1
 #define HUB__CAPS__CRC_bm 0x4
 #define HUB__CAPS__CRC_bp 2
 #define HUB__CAPS__CRC_bw 1

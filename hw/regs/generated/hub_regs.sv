@@ -720,8 +720,8 @@ module hub_regs (
             readback_data_var[31:0] = hwif_in.build_hash.value.next;
         end
         if(rd_mux_addr == 21'hc) begin
-            readback_data_var[0] = hwif_in.caps.sum.next;
-            readback_data_var[1] = hwif_in.caps.mean.next;
+            readback_data_var[0] = hwif_in.caps.fp32_sum.next;
+            readback_data_var[1] = hwif_in.caps.fp32_mean.next;
             readback_data_var[2] = hwif_in.caps.crc.next;
         end
         if(rd_mux_addr == 21'h10) begin

@@ -32,19 +32,19 @@ package hub_regs_pkg;
 
     typedef struct {
         logic next;
-    } hub__caps__sum__in_t;
+    } hub__caps__fp32_sum__in_t;
 
     typedef struct {
         logic next;
-    } hub__caps__mean__in_t;
+    } hub__caps__fp32_mean__in_t;
 
     typedef struct {
         logic next;
     } hub__caps__crc__in_t;
 
     typedef struct {
-        hub__caps__sum__in_t sum;
-        hub__caps__mean__in_t mean;
+        hub__caps__fp32_sum__in_t fp32_sum;
+        hub__caps__fp32_mean__in_t fp32_mean;
         hub__caps__crc__in_t crc;
     } hub__caps__in_t;
 

@@ -192,7 +192,8 @@ module aggregate
   assign count_valid_o = notable && |events && !count_done_q;
   assign count_o = '{tenant: note.hdr.tenant, events: events, bytes: note.hdr.bytes};
   assign count_fire = count_valid_o && count_ready_i;
-  assign note_pop = notable && (!note.add || commit_done_q || commit_fire) && (!(|events) || count_done_q || count_fire);
+  assign note_pop = notable && (!note.add || commit_done_q || commit_fire)
+      && (!(|events) || count_done_q || count_fire);
   assign retire_valid_o = note_pop;
   assign retire_o = '{queue: note.hdr.queue, didx: note.hdr.didx, last: note.hdr.last, status: note.hdr.status,
                       seq: note.hdr.seq};

@@ -12,7 +12,7 @@ module fp32_add (
   // What decides the result without looking at the sum.
   typedef struct packed {
     logic nan;
-    logic inf;
+    logic infinite;
     logic sign;      // of the larger operand
     logic subtract;
     logic zero_neg;  // both operands are negative, so an exact zero is -0
@@ -29,8 +29,9 @@ module fp32_add (
   logic [7:0] exp1_q, exp1s_q;
   logic [23:0] big1_q, small1_q;
   always_ff @(posedge clk_i) begin
-    kind1_q.nan <= (&larger[30:23] && larger[22:0] != '0) || (&smaller[30:23] && (smaller[22:0] != '0 || larger[31] != smaller[31]));
-    kind1_q.inf <= &larger[30:23];
+    kind1_q.nan <= (&larger[30:23] && larger[22:0] != '0)
+        || (&smaller[30:23] && (smaller[22:0] != '0 || larger[31] != smaller[31]));
+    kind1_q.infinite <= &larger[30:23];
     kind1_q.sign <= larger[31];
     kind1_q.subtract <= larger[31] != smaller[31];
     kind1_q.zero_neg <= larger[31] && smaller[31];
@@ -119,7 +120,7 @@ module fp32_add (
   assign packed_up = {exp_field, sum6_q[25:3]} + 31'(round_up);
   always_ff @(posedge clk_i) begin
     if (kind6_q.nan) sum_q <= 32'h7fc0_0000;
-    else if (kind6_q.inf || exp6_q >= 9'd255) sum_q <= {kind6_q.sign, 8'hff, 23'd0};
+    else if (kind6_q.infinite || exp6_q >= 9'd255) sum_q <= {kind6_q.sign, 8'hff, 23'd0};
     else if (sum6_q == '0) sum_q <= {kind6_q.zero_neg, 31'd0};
     else sum_q <= {kind6_q.sign, packed_up};
   end

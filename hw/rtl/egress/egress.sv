@@ -250,8 +250,7 @@ module egress
     if (out_push) crc_data_q <= mean;
     end_valid_q <= 1'b0;
     if (crc_tag_q.valid) begin
-      automatic logic [31:0] crc_next;
-      crc_next = crc_base;
+      automatic logic [31:0] crc_next = crc_base;
       if (crc_tag_q.data) crc_next = crc32_pkg::crc32_words(crc_base, 512'(crc_data_q), crc_tag_q.words);
       crc_run_q <= crc_next;
       wild_run_q <= wild_next;

@@ -27,7 +27,7 @@ module fp32_mean (
 
   typedef struct packed {
     logic nan;
-    logic inf;
+    logic infinite;
     logic sign;
   } kind_t;
 
@@ -47,7 +47,7 @@ module fp32_mean (
   logic one1_q;
   always_ff @(posedge clk_i) begin
     kind1_q.nan <= &value_i[30:23] && value_i[22:0] != '0;
-    kind1_q.inf <= &value_i[30:23];
+    kind1_q.infinite <= &value_i[30:23];
     kind1_q.sign <= value_i[31];
     man1_q <= {value_i[30:23] != '0, value_i[22:0]};
     // Of the quotient as if its top bit were the hidden one; a subnormal has the smallest exponent.
@@ -128,7 +128,7 @@ module fp32_mean (
   assign round_up = quot5_q[6] && (quot5_q[5:0] != '0 || sticky5_q || quot5_q[7]);
   always_ff @(posedge clk_i) begin
     if (kind5_q.nan) mean_q <= 32'h7fc0_0000;
-    else if (kind5_q.inf) mean_q <= {kind5_q.sign, 8'hff, 23'd0};
+    else if (kind5_q.infinite) mean_q <= {kind5_q.sign, 8'hff, 23'd0};
     else mean_q <= {kind5_q.sign, {quot5_q[30] ? exp5_q : 8'd0, quot5_q[29:7]} + 31'(round_up)};
   end
   assign mean_o = mean_q;

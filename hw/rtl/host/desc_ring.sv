@@ -137,7 +137,11 @@ module desc_ring
           seq: retire_old.status != StOk ? retire_old.seq : retire_i.seq
       };
     end else if (push) begin
-      progress[push_addr] <= '{done: push_status_i != StOk, status: push_status_i, seq: push_desc_i.seq - seq_t'(push_status_i == StOk)};
+      progress[push_addr] <= '{
+          done: push_status_i != StOk,
+          status: push_status_i,
+          seq: push_desc_i.seq - seq_t'(push_status_i == StOk)
+      };
     end
     cl_progress_q <= progress[{cl_q, cl_ptr[cl_q][IdxW-1:0]}];
     ex_empty_o <= ex_ptr[ex_q] == push_ptr[ex_q];

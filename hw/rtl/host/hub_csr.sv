@@ -240,7 +240,8 @@ module hub_csr
   // ------------------------------------------------------------------ performance counters
   logic [63:0] perf_q[NumPerf];
   logic [NumPerf-1:0] perf_ev;
-  assign perf_ev = {perf_write_i, perf_read_i, perf_slot_i, perf_hazard_i, perf_beat_out_i, perf_beat_in_i, perf_busy_i};
+  assign perf_ev = {perf_write_i, perf_read_i, perf_slot_i, perf_hazard_i, perf_beat_out_i, perf_beat_in_i,
+                    perf_busy_i};
 
   always_ff @(posedge clk_i) begin
     for (int i = 0; i < int'(NumPerf); i++) if (perf_ev[i]) perf_q[i] <= perf_q[i] + 64'd1;
@@ -253,8 +254,8 @@ module hub_csr
     hwif_in.abi_version.minor.next = AbiMinor;
     hwif_in.abi_version.major.next = AbiMajor;
     hwif_in.build_hash.value.next = BuildHash;
-    hwif_in.caps.sum.next = 1'b1;
-    hwif_in.caps.mean.next = 1'b1;
+    hwif_in.caps.fp32_sum.next = 1'b1;
+    hwif_in.caps.fp32_mean.next = 1'b1;
     hwif_in.caps.crc.next = 1'b1;
     hwif_in.param_datapath.lanes.next = 8'(Lanes);
     hwif_in.param_datapath.seg_log2.next = 8'($clog2(SegBytes));

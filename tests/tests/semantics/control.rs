@@ -38,7 +38,7 @@ fn identity(card: Card) {
     assert_eq!(card.get::<Magic>().value(), MAGIC);
     assert_eq!(card.get::<AbiVersion>().major(), u32::from(ABI_MAJOR));
     let caps = card.get::<Caps>();
-    assert!(caps.sum() && caps.mean() && caps.crc());
+    assert!(caps.fp32_sum() && caps.fp32_mean() && caps.crc());
     let path = card.get::<ParamDatapath>();
     assert_eq!(
         (path.lanes(), 1 << path.seg_log2(), path.vectors()),

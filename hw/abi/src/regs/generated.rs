@@ -32,9 +32,9 @@ register! {
     /// Capabilities. What this build can do.
     Caps "caps" @ 0xc, 1 x 0x0 {
         /// FP32 sum (read only).
-        sum, with_sum: bool [0:0],
+        fp32_sum, with_fp32_sum: bool [0:0],
         /// FP32 mean (read only).
-        mean, with_mean: bool [1:1],
+        fp32_mean, with_fp32_mean: bool [1:1],
         /// Payload CRC-32 checked on the way in (read only).
         crc, with_crc: bool [2:2],
     }
