@@ -3,8 +3,8 @@
 // Closes descriptors in order: sends the result of each segment to egress once its slot is complete, then
 // the completion.
 //
-// Queues take turns, one segment or completion each. A queue with nothing to do sleeps until a slot of its
-// tenant completes, a segment of it is through, or a descriptor comes. 8 cycles a segment when egress and
+// Queues take turns, one segment or completion each. A queue with nothing to do sleeps until the slot it waits for
+// may be complete, a segment of it is through, or a descriptor comes. 8 cycles a segment when egress and
 // slot_ctrl answer at once. A flush closes what the card holds of a tenant (with StAborted) or forgets what it
 // holds of a queue; it is used while everything else stands still.
 `include "phub_asserts.svh"
@@ -87,6 +87,7 @@ module egress_sched
   } state_e;
 
   logic [Queues-1:0] check_q;
+  logic [Queues-1:0] waiting_q;  // its slot was not complete
   tenant_t tenant_of[Queues];
   logic [31:0] offset[Queues];  // bytes of result of the current descriptor already sent
 
@@ -214,7 +215,9 @@ module egress_sched
           seq_q <= cl_seq_i;
           state_q <= cl_done_i ? SendJob : PickQueue;
         end else if (takes_result) begin
-          // Its own segment must be through, and not refused, before it may have the result.
+          // Its own segment must be through, and not refused, before it may have the result. The mark comes
+          // before the answer, so that a completion after it is not missed.
+          waiting_q[q_q] <= 1'b1;
           state_q <= $signed(cl_seq_i - seq) >= 0 ? AskSlot : PickQueue;
         end else begin
           status_q <= StOk;
@@ -243,6 +246,7 @@ module egress_sched
       end
       SendJob: begin
         if (job_ready_i) begin
+          waiting_q[q_q] <= 1'b0;
           offset[q_q] <= ends ? '0 : offset_q + SegBytes;
           check_q[q_q] <= 1'b1;
           state_q <= ends ? SendPop : PickQueue;
@@ -265,7 +269,7 @@ module egress_sched
     endcase
     if (complete_valid_i) begin
       for (int unsigned q = 0; q < Queues; q++) begin
-        if (tenant_of[q] == complete_tenant_i) check_q[q] <= 1'b1;
+        if (waiting_q[q] && tenant_of[q] == complete_tenant_i) check_q[q] <= 1'b1;
       end
     end
     if (fetched_valid_i) check_q[fetched_queue_i[QueueW-1:0]] <= 1'b1;
@@ -273,9 +277,11 @@ module egress_sched
     if (start_valid_i) begin
       tenant_of[start_queue_i[QueueW-1:0]] <= start_tenant_i;
       offset[start_queue_i[QueueW-1:0]] <= '0;
+      waiting_q[start_queue_i[QueueW-1:0]] <= 1'b0;
     end
     if (rst_i) begin
       state_q <= PickQueue;
+      waiting_q <= '0;
       flushing_q <= 1'b0;
       check_q <= '0;
     end
