@@ -3,6 +3,7 @@
 
 use phub_abi::{Completion, Status};
 use phub_model::{Order, Params};
+use phub_sim::{AxiConfig, Build};
 use phub_tests::card::{Card, TINY};
 use phub_tests::program::{Outcome, Program};
 use phub_tests::seed;
@@ -67,6 +68,30 @@ fn several(test: &str, first: u64, programs: u64, chunks: u32, card: impl Fn(u64
         .map(|s| compare(test, *s, chunks, &card))
         .sum();
     println!("{operations} operations");
+}
+
+/// The Verilated card with host memory of a random kind.
+fn rtl(build: Build, seed: u64) -> Card {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let axi = AxiConfig {
+        read_latency: rng.random_range(0..150),
+        write_latency: rng.random_range(0..100),
+        backpressure: [0.0, 0.1, 0.5, 0.8][rng.random_range(0..4usize)],
+        reorder: rng.random(),
+        interleave: rng.random(),
+    };
+    println!("{build:?} {axi:?}");
+    Card::rtl(build, seed, axi)
+}
+
+#[test]
+fn verilated() {
+    several("verilated", 1, 8, 30, |seed| rtl(Build::Standard, seed));
+}
+
+#[test]
+fn verilated_tiny() {
+    several("verilated_tiny", 1, 12, 30, |seed| rtl(Build::Tiny, seed));
 }
 
 /// The harness itself: a model in a random order against a model told that order.

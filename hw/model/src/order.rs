@@ -112,3 +112,61 @@ fn next_random(state: &mut u64) -> u64 {
     *state = x;
     x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contribution(worker: u8, seq: u32) -> Contribution {
+        Contribution {
+            tenant: 0,
+            worker,
+            seq,
+            abstain: false,
+        }
+    }
+
+    #[test]
+    fn round_robin_takes_turns() {
+        let all = [(0, None), (3, None), (7, None)];
+        let mut last = 0;
+        let mut taken = Vec::new();
+        for _ in 0..6 {
+            last = Order::RoundRobin.choose(&all, last).unwrap();
+            taken.push(last);
+        }
+        assert_eq!(taken, [3, 7, 0, 3, 7, 0]);
+        assert_eq!(Order::RoundRobin.choose(&[], 0), None);
+    }
+
+    #[test]
+    fn random_takes_all_and_repeats() {
+        let all = [(0, None), (1, None), (2, None)];
+        let draw = |seed| {
+            let mut order = Order::Random(seed);
+            (0..50)
+                .map(|_| order.choose(&all, 0).unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(draw(5), draw(5));
+        assert_ne!(draw(5), draw(6));
+        assert!((0..3).all(|q| draw(0).contains(&q)));
+    }
+
+    #[test]
+    fn a_recording_waits_for_its_turn() {
+        let tape = [contribution(1, 0), contribution(0, 0), contribution(1, 1)];
+        let mut order = Order::Recorded(tape.into_iter().collect());
+        let zero = (0, Some(contribution(0, 0)));
+        assert_eq!(order.choose(&[zero], 0), None, "worker 1 is first");
+        let one = (1, Some(contribution(1, 0)));
+        assert_eq!(order.choose(&[zero, one], 0), Some(1));
+        order.joined(&contribution(1, 0));
+        let next = (1, Some(contribution(1, 1)));
+        assert_eq!(order.choose(&[zero, next], 0), Some(0));
+        // What is not on the tape, or will be refused, holds nobody up and goes at once if nothing else can.
+        let stranger = (2, Some(contribution(9, 9)));
+        assert_eq!(order.choose(&[next, stranger], 0), Some(2));
+        assert_eq!(order.choose(&[next, (4, None)], 0), Some(4));
+    }
+}

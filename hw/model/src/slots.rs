@@ -256,3 +256,177 @@ fn bit(worker: u8) -> u64 {
 fn all(workers: u8) -> u64 {
     u64::MAX >> (64 - workers)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WORKERS: u8 = 3;
+
+    fn join(worker: u8, seq: u32) -> Join {
+        Join {
+            tenant: 1,
+            worker,
+            workers: WORKERS,
+            seq,
+            key: 7,
+            bytes: 4,
+            waive: false,
+        }
+    }
+
+    fn one(slots: &mut Slots, worker: u8, seq: u32) -> Result<Joined, Status> {
+        slots.contribute(0, join(worker, seq), &[1.0f32.to_bits()], 0)
+    }
+
+    const TAKEN: Joined = Joined {
+        taken: true,
+        completed: false,
+    };
+    const NOTHING: Joined = Joined {
+        taken: false,
+        completed: false,
+    };
+    const LAST: Joined = Joined {
+        taken: true,
+        completed: true,
+    };
+
+    #[test]
+    fn a_round_from_first_to_last() {
+        let mut slots = Slots::new(2);
+        assert_eq!(one(&mut slots, 0, 8), Ok(TAKEN));
+        assert_eq!(one(&mut slots, 0, 8), Err(Status::Duplicate));
+        assert_eq!(slots.abstain(0, join(0, 8), 0), Ok(NOTHING));
+        assert_eq!(slots.abstain(0, join(2, 8), 0), Ok(TAKEN));
+        assert_eq!(slots.look(0, 1, 0, 8), Look::Wait);
+        assert_eq!(one(&mut slots, 1, 8), Ok(LAST));
+        assert_eq!(slots.get(0).map(|s| s.sum[0]), Some(2.0f32.to_bits()));
+        for worker in 0..WORKERS {
+            assert!(
+                slots.waits(0, 10),
+                "a newer round waits until all have left"
+            );
+            assert_eq!(slots.look(0, 1, worker, 8), Look::Ready);
+            slots.leave(0, worker);
+            assert_eq!(slots.look(0, 1, worker, 8), Look::Stale);
+        }
+        assert!(!slots.waits(0, 10));
+        assert_eq!(one(&mut slots, 1, 8), Err(Status::StaleSeq));
+        assert_eq!(slots.abstain(0, join(1, 6), 0), Ok(NOTHING));
+        assert_eq!(one(&mut slots, 1, 10), Ok(TAKEN));
+    }
+
+    #[test]
+    fn what_differs_is_refused() {
+        let mut slots = Slots::new(2);
+        one(&mut slots, 0, 8).unwrap();
+        for (wrong, status) in [
+            (
+                Join {
+                    key: 8,
+                    ..join(1, 8)
+                },
+                Status::Mismatch,
+            ),
+            (
+                Join {
+                    bytes: 8,
+                    ..join(1, 8)
+                },
+                Status::Mismatch,
+            ),
+            (
+                Join {
+                    tenant: 2,
+                    ..join(1, 8)
+                },
+                Status::Mismatch,
+            ),
+            (join(1, 6), Status::StaleSeq),
+            (join(1, 10), Status::StaleSeq),
+        ] {
+            assert_eq!(
+                slots.contribute(0, wrong, &[0], 0),
+                Err(status),
+                "{wrong:?}"
+            );
+        }
+        assert_eq!(slots.get(0).map(|s| s.joined), Some(1));
+    }
+
+    #[test]
+    fn waiving_by_all_frees_at_once() {
+        let mut slots = Slots::new(1);
+        for worker in 0..WORKERS {
+            let waiving = Join {
+                waive: true,
+                ..join(worker, 3)
+            };
+            let joined = slots.contribute(0, waiving, &[0], 0);
+            assert_eq!(joined.map(|j| j.completed), Ok(worker == WORKERS - 1));
+        }
+        assert_eq!(slots.get(0).map(|s| s.open), Some(false));
+    }
+
+    #[test]
+    fn sixty_four_workers() {
+        let mut slots = Slots::new(1);
+        for worker in 0..64 {
+            let joined = slots.abstain(
+                0,
+                Join {
+                    workers: 64,
+                    ..join(worker, 3)
+                },
+                0,
+            );
+            assert_eq!(joined.map(|j| j.completed), Ok(worker == 63));
+        }
+    }
+
+    #[test]
+    fn newer_wraps() {
+        assert!(newer(0, u32::MAX));
+        assert!(newer(0x7fff_ffff, 0));
+        assert!(!newer(0x8000_0000, 0));
+        assert!(!newer(5, 5));
+    }
+
+    proptest! {
+        /// Whatever is asked in whatever order: who contributed has joined, a round counts each worker once, and a slot
+        /// never goes back.
+        #[test]
+        fn invariants(steps in prop::collection::vec((0u8..4, 0u8..WORKERS, 0u32..6), 1..200)) {
+            let mut slots = Slots::new(1);
+            let mut last = None;
+            for (op, worker, seq) in steps {
+                let before = slots.get(0).cloned().unwrap();
+                let refused = match op {
+                    0 => one(&mut slots, worker, seq).is_err(),
+                    1 => slots.abstain(0, join(worker, seq), 0).is_err(),
+                    2 => slots.contribute(0, Join { waive: true, ..join(worker, seq) }, &[0], 0).is_err(),
+                    _ => {
+                        if slots.look(0, 1, worker, seq) == Look::Ready {
+                            slots.leave(0, worker);
+                        }
+                        false
+                    }
+                };
+                let s = slots.get(0).unwrap();
+                prop_assert_eq!(s.contributed & !s.joined, 0);
+                prop_assert_eq!(s.joined & !all(WORKERS), 0);
+                prop_assert!(!s.open || s.left != all(WORKERS) || !s.complete());
+                prop_assert!(last.is_none_or(|l| !newer(l, s.seq)));
+                if refused {
+                    prop_assert_eq!((before.open, before.seq, before.joined), (s.open, s.seq, s.joined));
+                }
+                if !s.fresh {
+                    last = Some(s.seq);
+                }
+            }
+        }
+    }
+}
