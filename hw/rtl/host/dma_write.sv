@@ -28,7 +28,7 @@ module dma_write
     input  logic           wbeat_valid_i,
     output logic           wbeat_ready_o,
     input  logic [W-1:0]   wbeat_data_i,
-    input  logic           end_valid_i,  // one for each write with `last`, in order
+    input  logic           end_valid_i,  // one for each write with `last`, in order, before or after it
     output logic           end_ready_o,
     input  finish_t        end_i,
     // completions
@@ -297,7 +297,6 @@ module dma_write
   `PHUB_ASSERT(cpl_data_there_a, !(data_valid && data.is_cpl) || cpl_data_valid)
   `PHUB_ASSERT(track_ready_a, !issue || track_ready)
   `PHUB_ASSERT(verdict_room_a, !ends_desc || verdict_ready)
-  `PHUB_ASSERT(end_expected_a, !end_valid_i || ending_q != '0)
   `PHUB_COVER(page_split_c, issue && !ends)
   `PHUB_COVER(refused_c, track_pop && fails)
 
