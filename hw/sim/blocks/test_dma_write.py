@@ -116,7 +116,7 @@ class Bench:
 async def everything_arrives(dut, idle, push_back):
     """Writes of all lengths of several queues, completions among them, some refused."""
     bench = await Bench().begin(dut, idle, push_back)
-    sizes = [4, 64, 100, 1024, 12 * bench.beat, random.randrange(4, 1024, 4)]
+    sizes = [4, 64, 100, 12 * bench.beat, 16 * bench.beat, random.randrange(4, 16 * bench.beat, 4)]
     for _ in range(25):
         queue, last = random.randrange(bench.queues), random.random() < 0.5
         size = 0 if last and random.random() < 0.2 else random.choice(sizes)
