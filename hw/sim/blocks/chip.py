@@ -57,7 +57,13 @@ class HostMemory:
             line[(address + i) & 63] = data[i]
 
     def start(self, dut):
+        self.serve_reads(dut)
+        self.serve_writes(dut)
+
+    def serve_reads(self, dut):
         cocotb.start_soon(self._reads(dut))
+
+    def serve_writes(self, dut):
         cocotb.start_soon(self._writes(dut))
 
     def _pause(self):
