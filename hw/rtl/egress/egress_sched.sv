@@ -4,9 +4,9 @@
 // the completion.
 //
 // Queues take turns, one segment or completion each. A queue with nothing to do sleeps until the slot it waits for
-// may be complete, a segment of it is through, or a descriptor comes. 8 cycles a segment when egress and
-// slot_ctrl answer at once. A flush closes what the card holds of a tenant (with StAborted) or forgets what it
-// holds of a queue; it is used while everything else stands still.
+// may be complete, a segment of it is through, or desc_exec has skipped a refused descriptor of it. 8 cycles a
+// segment when egress and slot_ctrl answer at once. A flush closes what the card holds of a tenant (with StAborted)
+// or forgets what it holds of a queue; it is used while everything else stands still.
 `include "phub_asserts.svh"
 module egress_sched
   import phub_pkg::*;
@@ -26,8 +26,8 @@ module egress_sched
     input  logic         start_valid_i,
     input  queue_t       start_queue_i,
     input  tenant_t      start_tenant_i,
-    input  logic         fetched_valid_i,
-    input  queue_t       fetched_queue_i,
+    input  logic         skipped_valid_i,  // a refused descriptor may be closed
+    input  queue_t       skipped_queue_i,
     input  logic         retire_valid_i,
     input  queue_t       retire_queue_i,
     input  logic         complete_valid_i,
@@ -272,7 +272,7 @@ module egress_sched
         if (waiting_q[q] && tenant_of[q] == complete_tenant_i) check_q[q] <= 1'b1;
       end
     end
-    if (fetched_valid_i) check_q[fetched_queue_i[QueueW-1:0]] <= 1'b1;
+    if (skipped_valid_i) check_q[skipped_queue_i[QueueW-1:0]] <= 1'b1;
     if (retire_valid_i) check_q[retire_queue_i[QueueW-1:0]] <= 1'b1;
     if (start_valid_i) begin
       tenant_of[start_queue_i[QueueW-1:0]] <= start_tenant_i;

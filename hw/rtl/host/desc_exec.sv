@@ -42,6 +42,7 @@ module desc_exec
     input  desc_t       ex_desc_i,
     input  logic        ex_refused_i,
     output logic        ex_next_o,
+    output logic        ex_skipped_o,     // with ex_next_o: a refused one
     // slot_ctrl: may this sequence number enter its slot?
     output logic        ask_valid_o,
     input  logic        ask_ready_i,
@@ -88,7 +89,7 @@ module desc_exec
 
   logic grant_valid;
   logic [QueueW-1:0] grant_idx;
-  logic pick, sent, done_with_desc;
+  logic pick, sent;
   desc_t desc;
   logic [31:0] rest;
   logic last;
@@ -127,8 +128,8 @@ module desc_exec
   assign ask_seq_o = seq;
   assign rd_valid_o = state_q == SendSegment;
   assign sent = rd_valid_o && rd_ready_i;
-  assign done_with_desc = (sent && last) || (state_q == Examine && !ex_empty_i && ex_refused_i);
-  assign ex_next_o = done_with_desc;
+  assign ex_skipped_o = state_q == Examine && !ex_empty_i && ex_refused_i;
+  assign ex_next_o = (sent && last) || ex_skipped_o;
 
   always_comb begin
     rd_o = '0;

@@ -37,7 +37,7 @@ module desc_ring
     output didx_t       cl_didx_o,
     output desc_t       cl_desc_o,
     output logic [15:0] cl_sq_head_o,
-    output logic        cl_done_o,      // all its segments are through
+    output logic        cl_done_o,      // all its segments are through, and desc_exec is past it
     output status_e     cl_status_o,
     output seq_t        cl_seq_o,       // of the first failed segment, or of the last that is through
     input  logic        cl_next_i,      // closed
@@ -86,6 +86,7 @@ module desc_ring
   logic push;
   entry_t entry_in, ex_entry, cl_entry;
   progress_t cl_progress_q, retire_old;
+  logic cl_passed_q;  // desc_exec is past it
   logic [QueueW+IdxW-1:0] push_addr, retire_addr;
 
   assign push_q = push_queue_i[QueueW-1:0];
@@ -144,6 +145,7 @@ module desc_ring
       };
     end
     cl_progress_q <= progress[{cl_q, cl_ptr[cl_q][IdxW-1:0]}];
+    cl_passed_q <= cl_ptr[cl_q] != ex_ptr[cl_q];
     ex_empty_o <= ex_ptr[ex_q] == push_ptr[ex_q];
     cl_empty_o <= cl_ptr[cl_q] == push_ptr[cl_q];
     ex_didx_o <= didx_t'(ex_ptr[ex_q][IdxW-1:0]);
@@ -154,7 +156,7 @@ module desc_ring
   assign ex_refused_o = ex_entry.refused;
   assign cl_desc_o = to_desc(cl_entry);
   assign cl_sq_head_o = cl_entry.sq_head;
-  assign cl_done_o = cl_progress_q.done;
+  assign cl_done_o = cl_progress_q.done && cl_passed_q;
   assign cl_status_o = cl_progress_q.status;
   assign cl_seq_o = cl_progress_q.seq;
 

@@ -377,7 +377,7 @@ module phub_core
 
   logic fetched;
   queue_t ex_queue, cl_queue;
-  logic ex_empty, ex_refused, ex_next, cl_empty, cl_done, cl_next, cl_flush;
+  logic ex_empty, ex_refused, ex_next, ex_skipped, cl_empty, cl_done, cl_next, cl_flush;
   didx_t ex_didx, cl_didx;
   desc_t ex_desc, cl_desc;
   logic [15:0] cl_sq_head;
@@ -459,6 +459,7 @@ module phub_core
       .ex_desc_i(ex_desc),
       .ex_refused_i(ex_refused),
       .ex_next_o(ex_next),
+      .ex_skipped_o(ex_skipped),
       .ask_valid_o(ask_valid),
       .ask_ready_i(ask_ready),
       .ask_slot_o(ask_slot),
@@ -670,8 +671,8 @@ module phub_core
       .start_valid_i(start_valid),
       .start_queue_i(start_queue),
       .start_tenant_i(start_tenant),
-      .fetched_valid_i(fetched),
-      .fetched_queue_i(push_queue),
+      .skipped_valid_i(ex_skipped),
+      .skipped_queue_i(ex_queue),
       .retire_valid_i(retire_valid),
       .retire_queue_i(retire.queue),
       .complete_valid_i(complete_valid),
