@@ -102,7 +102,11 @@ lint-rtl: venv
 regs: venv ## what follows from hw/regs/hub.rdl: SystemVerilog, C, HTML, Rust
 	$(PYTHON) tools/gen/regs.py
 
+.PHONY: wave
+wave: build ## waves of a short training run, in wave.fst (STEPS=2)
+	$(TARGET)/release/phubctl demo --workers 2 --steps $(or $(STEPS),2) --trace wave.fst
+
 .PHONY: clean
 clean: ## remove what was built; keep .venv
 	$(CARGO) clean
-	rm -rf sim_build .cache
+	rm -rf .cache hw/sim/blocks/sim_build wave.fst

@@ -153,8 +153,8 @@ fn the_path_of_a_gradient_is_there_in_this_order() {
     let page = tree.get("ARCHITECTURE.md").expect("the page").text();
     let mut next = 1;
     let mut wrong = Vec::new();
-    // How far the steps before went in a file; a later step in the same file goes on from there.
-    let mut reached = std::collections::HashMap::new();
+    // How far the step before went in its file; the next step, if it is in the same file, goes on from there.
+    let mut reached = (String::new(), 0);
     for line in page.lines() {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         if cells.len() != 6 || cells[1] != next.to_string() {
@@ -168,7 +168,10 @@ fn the_path_of_a_gradient_is_there_in_this_order() {
         };
         // The things stand in the file's code in the order in which the table names them.
         let code = file.code();
-        let from = reached.entry(path.to_owned()).or_insert(0);
+        if reached.0 != path {
+            reached = (path.to_owned(), 0);
+        }
+        let from = &mut reached.1;
         for thing in cells[3].split('`').skip(1).step_by(2) {
             match words(&code).skip(*from).position(|(word, _)| word == thing) {
                 Some(words) => *from += words + 1,
