@@ -200,6 +200,11 @@ module slot_ctrl
       .rdata_o(row)
   );
 
+  // Whether sequence number `a` comes after `b`; they wrap.
+  function automatic logic newer(seq_t a, seq_t b);
+    return $signed(a - b) > 0;
+  endfunction
+
   function automatic wmask_t all_of(count_t workers);
     return wmask_t'((65'd1 << workers) - 65'd1);
   endfunction
@@ -221,7 +226,7 @@ module slot_ctrl
 
   assign me = wmask_t'(1) << hdr_q.worker;
   assign same = row.open && row.tenant == hdr_q.tenant && row.seq == hdr_q.seq;
-  assign past = row.used && $signed(hdr_q.seq - row.seq) <= 0;  // not newer than the slot's last
+  assign past = row.used && !newer(hdr_q.seq, row.seq);  // not newer than the slot's last
   assign may_open = !row.open && !past;
 
   always_comb begin
@@ -299,7 +304,7 @@ module slot_ctrl
     dump_rsp_valid_o <= op_q == OpDump;
     complete_tenant_o <= row_d.tenant;
     freed_tenant_o <= op_q == OpClear ? row.tenant : row_d.tenant;
-    if (op_q == OpAsk) ask_rsp_wait_o <= row.open && $signed(seq_q - row.seq) > 0;
+    if (op_q == OpAsk) ask_rsp_wait_o <= row.open && newer(seq_q, row.seq);
     if (op_q == OpLook) begin
       look_rsp_o <= '0;
       if (row.open && row.tenant == tenant_q && row.seq == seq_q) begin
@@ -309,8 +314,7 @@ module slot_ctrl
         look_rsp_o.count <= ones(row.contributed);
         look_rsp_o.empty <= row.contributed == '0;
       end else begin
-        look_rsp_o.stale <= row.open ? row.tenant != tenant_q || $signed(row.seq - seq_q) > 0
-                                     : row.used && $signed(row.seq - seq_q) >= 0;
+        look_rsp_o.stale <= row.used && (!newer(seq_q, row.seq) || (row.open && row.tenant != tenant_q));
       end
     end
     if (op_q == OpDump) begin
