@@ -1,8 +1,12 @@
 // Copyright phub contributors. SPDX-License-Identifier: Apache-2.0
 //! Verilates `phub_core` for each set of parameters and compiles the C++ behind `verilated/phub_verilated.h`.
+//!
+//! The result depends on nothing of cargo's and takes a while to make. So it is kept in `.cache/verilated/`, under a
+//! hash of all that it is made from, and shared by all profiles and target directories.
 
 use std::{
     env, fs,
+    hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -33,11 +37,16 @@ const fn parameters(values: [u32; 8]) -> [(&'static str, &'static str, u32); 8] 
 const STANDARD: [u32; 8] = [16, 1024, 1024, 64, 64, 64, 16, 32];
 const TINY: [u32; 8] = [2, 64, 4, 2, 4, 4, 2, 2];
 
+/// Folders whose files make the result.
+const SOURCES: [&str; 3] = ["hw/rtl", "hw/regs/generated", "hw/sim/verilated"];
+
+/// Results kept: somebody may be about to link an old one.
+const KEPT: usize = 24;
+
 fn main() -> Result<()> {
-    let out = PathBuf::from(env::var("OUT_DIR")?);
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let root = here.join("../..").canonicalize()?;
-    for path in ["hw/rtl", "hw/regs/generated", "hw/sim/verilated"] {
+    for path in SOURCES.into_iter().chain(["hw/sim/build.rs"]) {
         println!("cargo:rerun-if-changed={}", root.join(path).display());
     }
     let verilator = verilator(&root)?;
@@ -62,25 +71,20 @@ fn main() -> Result<()> {
         });
     }
 
-    let hash = build_hash(&root)?;
-    // Verilator once a build, side by side; then the C++, in parallel as far as cargo allows.
-    let running = builds
-        .iter()
-        .map(|b| verilate(b, &verilator, &root, &out, hash))
-        .collect::<Result<Vec<_>>>()?;
-    for (build, mut child) in builds.iter().zip(running) {
-        if !child.wait()?.success() {
-            return Err(format!(
-                "Verilator refused the {} build; its messages are above",
-                build.name
-            )
-            .into());
-        }
-    }
+    let cache = root.join(".cache/verilated");
+    fs::create_dir_all(&cache)?;
+    let lock = fs::File::create(cache.join("lock"))?;
+    lock.lock()?;
     for build in &builds {
-        compile(build, &verilator, &here, &out)?;
+        let out = result(build, &cache, &verilator, &root, &here)?;
+        println!("cargo:rustc-link-search=native={}", out.display());
+        println!("cargo:rustc-link-lib=static=phub_{}", build.name);
+        println!("cargo:rustc-link-lib=static=phub_{}_once", build.name);
     }
-    let mut runtime = cpp(&verilator, &here);
+    forget_old(&cache)?;
+    drop(lock);
+
+    let mut runtime = cpp(&verilator, &here, 1);
     runtime.file(here.join("verilated/phub_runtime.cpp"));
     runtime.file(verilator.join("include/verilated.cpp"));
     runtime.file(verilator.join("include/verilated_threads.cpp"));
@@ -89,7 +93,7 @@ fn main() -> Result<()> {
         println!("cargo:rustc-link-lib=z");
         println!("cargo:rustc-link-lib=lz4");
     }
-    runtime.compile("phub_runtime");
+    runtime.cargo_metadata(true).compile("phub_runtime");
     Ok(())
 }
 
@@ -114,90 +118,129 @@ fn verilator(root: &Path) -> Result<PathBuf> {
         })
 }
 
-fn verilate(
+/// Folder with the libraries of a build, made now unless they are there.
+fn result(
     build: &Build,
+    cache: &Path,
     verilator: &Path,
     root: &Path,
-    out: &Path,
-    hash: u32,
-) -> Result<std::process::Child> {
-    let dir = out.join(build.name);
-    if dir.exists() {
-        fs::remove_dir_all(&dir)?;
+    here: &Path,
+) -> Result<PathBuf> {
+    let hash = hash(build, verilator, root)?;
+    let out = cache.join(format!("{}-{hash:016x}", build.name));
+    let complete = out.join("complete");
+    println!("cargo:rerun-if-changed={}", complete.display());
+    if !complete.exists() {
+        if out.exists() {
+            fs::remove_dir_all(&out)?;
+        }
+        fs::create_dir_all(&out)?;
+        verilate(build, verilator, root, &out.join("cpp"))?;
+        // Somebody may have edited a source meanwhile; then this is for now only.
+        let unchanged = self::hash(build, verilator, root)? == hash;
+        compile(build, verilator, here, &out)?;
+        if unchanged {
+            fs::write(&complete, "")?;
+        }
     }
+    Ok(out)
+}
+
+/// Hash of everything a build is made from.
+fn hash(build: &Build, verilator: &Path, root: &Path) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let tools = (verilator, env::var_os("CXX"), env::var_os("CXXFLAGS"));
+    (build.name, build.parameters, build.trace, tools).hash(&mut hasher);
+    fs::read(root.join("hw/sim/build.rs"))?.hash(&mut hasher);
+    for file in files(root, &SOURCES)? {
+        fs::read(file)?.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
+}
+
+fn forget_old(cache: &Path) -> Result<()> {
+    let made = |path: &Path| path.join("complete").metadata().ok()?.modified().ok();
+    let mut results: Vec<_> = fs::read_dir(cache)?
+        .flatten()
+        .filter_map(|e| Some((made(&e.path())?, e.path())))
+        .collect();
+    results.sort();
+    for (_, old) in results.iter().rev().skip(KEPT) {
+        fs::remove_dir_all(old)?;
+    }
+    Ok(())
+}
+
+fn verilate(build: &Build, verilator: &Path, root: &Path, out: &Path) -> Result<()> {
     let mut command = Command::new(verilator.join("bin/verilator_bin"));
     command
         .env("VERILATOR_ROOT", verilator)
         .current_dir(root)
-        .args([
-            "--cc",
-            "--assert",
-            "--no-timing",
-            "-O3",
-            // What has no reset starts random, so that nothing relies on it by chance.
-            "--x-initial",
-            "unique",
-            "--x-assign",
-            "fast",
-            // Warnings are `make lint`'s business.
-            "-Wno-fatal",
-            "-Wno-lint",
-            "-Wno-style",
-            "--top-module",
-            "phub_core",
-        ]);
-    command
-        .arg("--prefix")
+        .args(["--cc", "--assert", "--no-timing", "-O3", "--quiet"])
+        // What has no reset starts random, so that nothing relies on it by chance.
+        .args(["--x-initial", "unique", "--x-assign", "fast"])
+        // Warnings are `make lint`'s business.
+        .args(["-Wno-fatal", "-Wno-lint", "-Wno-style"])
+        .args(["--top-module", "phub_core", "--prefix"])
         .arg(top(build))
         .arg("--Mdir")
-        .arg(&dir);
+        .arg(out);
     for (name, _, value) in build.parameters {
         command.arg(format!("-G{name}={value}"));
     }
-    command.arg(format!("-GBuildHash=32'h{hash:08x}"));
+    command.arg(format!("-GBuildHash=32'h{:08x}", build_hash(root)?));
     if build.trace {
         command.args(["--trace-fst", "--trace-structs"]);
     }
-    command.arg("-F").arg("hw/rtl/phub_core.f");
-    Ok(command
-        .spawn()
-        .map_err(|e| format!("cannot run Verilator: {e}; run `make venv`"))?)
+    command.args(["-F", "hw/rtl/phub_core.f"]);
+    let status = command
+        .status()
+        .map_err(|e| format!("no Verilator ({e}): run `make venv` first"))?;
+    if !status.success() {
+        let name = build.name;
+        return Err(format!("Verilator refused the {name} build; see its messages").into());
+    }
+    Ok(())
 }
 
 fn compile(build: &Build, verilator: &Path, here: &Path, out: &Path) -> Result<()> {
-    let dir = out.join(build.name);
-    let mut cpp = cpp(verilator, here);
-    cpp.include(&dir)
-        .define("PHUB_TOP", top(build).as_str())
-        .define("PHUB_TABLE", format!("phub_model_{}", build.name).as_str())
-        .define("PHUB_TRACE", if build.trace { "1" } else { "0" });
-    for (_, name, value) in build.parameters {
-        cpp.define(name, value.to_string().as_str());
-    }
-    // Longest first, or the last core works alone.
+    let dir = out.join("cpp");
     let mut sources: Vec<_> = fs::read_dir(&dir)?.flatten().map(|f| f.path()).collect();
     sources.retain(|f| f.extension().is_some_and(|e| e == "cpp"));
-    sources.sort_by_key(|f| {
-        (
-            std::cmp::Reverse(fs::metadata(f).map_or(0, |m| m.len())),
-            f.clone(),
-        )
-    });
-    cpp.files(sources)
-        .file(here.join("verilated/phub_verilated.cpp"));
-    cpp.compile(&format!("phub_{}", build.name));
+    // Longest first, or the last core works alone.
+    let bytes = |f: &PathBuf| fs::metadata(f).map_or(0, |m| m.len());
+    sources.sort_by_key(|f| (std::cmp::Reverse(bytes(f)), f.clone()));
+    // What Verilator calls slow runs once. The build for waves spends its time on writing them.
+    let once = |f: &PathBuf| f.to_string_lossy().ends_with("__Slow.cpp");
+    let (slow, mut fast): (Vec<_>, Vec<_>) = sources.into_iter().partition(once);
+    fast.push(here.join("verilated/phub_verilated.cpp"));
+    let speed = if build.trace { 1 } else { 3 };
+    for (suffix, sources, optimize) in [("", fast, speed), ("_once", slow, 0)] {
+        let mut cpp = cpp(verilator, here, optimize);
+        cpp.out_dir(out)
+            .include(&dir)
+            .define("PHUB_TOP", top(build).as_str())
+            .define("PHUB_TABLE", format!("phub_model_{}", build.name).as_str())
+            .define("PHUB_TRACE", if build.trace { "1" } else { "0" });
+        for (_, name, value) in build.parameters {
+            cpp.define(name, value.to_string().as_str());
+        }
+        let library = format!("phub_{}{suffix}", build.name);
+        cpp.files(sources).try_compile(&library)?;
+    }
     Ok(())
 }
 
 /// What all C++ here is compiled with.
-fn cpp(verilator: &Path, here: &Path) -> cc::Build {
+fn cpp(verilator: &Path, here: &Path, optimize: u32) -> cc::Build {
     let mut build = cc::Build::new();
     build
         .cpp(true)
         .std("c++20")
-        .opt_level(3)
+        .opt_level(optimize)
         .debug(false)
         .warnings(false)
+        .cargo_metadata(false)
         .include(here.join("verilated"))
         .include(verilator.join("include"))
         .include(verilator.join("include/vltstd"))
@@ -215,10 +258,6 @@ fn cpp(verilator: &Path, here: &Path) -> cc::Build {
     let ccache = Path::new("/usr/lib/ccache/g++");
     if env::var_os("CXX").is_none() && ccache.exists() {
         build.compiler(ccache);
-        // Hits do not depend on where the target directory is.
-        build
-            .env("CCACHE_NOHASHDIR", "1")
-            .env("CCACHE_BASEDIR", env::var_os("OUT_DIR").unwrap_or_default());
     }
     build
 }
@@ -229,26 +268,29 @@ fn top(build: &Build) -> String {
 
 /// What the card states as its build hash: the CRC-32 of all RTL sources, in the order of their paths.
 fn build_hash(root: &Path) -> Result<u32> {
-    let mut files = Vec::new();
-    for dir in ["hw/rtl", "hw/regs/generated"] {
-        collect(&root.join(dir), &mut files)?;
-    }
-    files.sort();
     let mut crc = crc32fast::Hasher::new();
-    for file in files {
-        crc.update(&fs::read(file)?);
+    for file in files(root, &["hw/rtl", "hw/regs/generated"])? {
+        if file.extension().is_some_and(|e| e == "sv" || e == "svh") {
+            crc.update(&fs::read(file)?);
+        }
     }
     Ok(crc.finalize())
 }
 
-fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(dir)?.flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|e| e == "sv" || e == "svh") {
-            files.push(path);
+/// All files below these folders, sorted.
+fn files(root: &Path, folders: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut folders: Vec<_> = folders.iter().map(|f| root.join(f)).collect();
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)?.flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.push(path);
+            }
         }
     }
-    Ok(())
+    files.sort();
+    Ok(files)
 }

@@ -114,11 +114,15 @@ impl Client {
             .and_then(|()| connection.reply(id, deadline))
             .map_err(|e| self.broken(&mut connection, what, e))?;
         match reply.header.refusal() {
-            Some(source) => Err(PciError::System {
-                what: format!("{} refused {what}", self.address),
-                source,
-            }),
             None => Ok(reply.body),
+            Some(e) if e.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => {
+                let reason = "it has failed; the log of its simulator says why".to_string();
+                connection.dead = Some(reason.clone());
+                Err(PciError::Gone { address: self.address.clone(), reason })
+            }
+            Some(source) => {
+                Err(PciError::System { what: format!("{} refused {what}", self.address), source })
+            }
         }
     }
 

@@ -107,7 +107,8 @@ impl<'a> Session<'a> {
                 results.push(self.function.dma_unmap(*iova, map.len));
             }
         }
-        for error in results.into_iter().filter_map(Result::err) {
+        // One reason is enough: a card that is gone says so every time.
+        if let Some(error) = results.into_iter().find_map(Result::err) {
             tracing::warn!(%error, "while taking the card back from a client");
         }
     }

@@ -300,13 +300,19 @@ fn a_reply_of_absurd_size_allocates_nothing() {
 fn an_error_reply_is_an_error() {
     let (path, _dir) = server(|mut s| {
         let id = request(&mut s);
+        reply(&mut s, id, 0x21, 12, &[]);
+        let id = request(&mut s);
         reply(&mut s, id, 0x21, 19, &[]);
     });
     let client = Client::connect(&path, TIMEOUT).unwrap();
     let Err(PciError::System { source, .. }) = client.bar_read(0) else {
         panic!()
     };
-    assert_eq!(source.raw_os_error(), Some(19));
+    assert_eq!(source.raw_os_error(), Some(12));
+    assert!(
+        matches!(client.bar_read(0), Err(PciError::Gone { .. })),
+        "no such device"
+    );
 }
 
 #[test]

@@ -419,7 +419,7 @@ pub(crate) fn check_bar(offset: u32) -> Result<(), PciError> {
 /// What a driver is told of a card that failed.
 pub(crate) fn gone(failure: Failure) -> PciError {
     PciError::Gone {
-        address: "simulated card".into(),
+        address: "this process (simulated)".into(),
         reason: failure.to_string(),
     }
 }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::{
-    io::Write,
+    io::{IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
@@ -68,6 +68,7 @@ struct Serve {
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
         )

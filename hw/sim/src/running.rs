@@ -187,7 +187,7 @@ impl Drop for RunningCard {
 
 impl PciFunction for RunningCard {
     fn address(&self) -> String {
-        "simulated card".into()
+        "this process (simulated)".into()
     }
 
     fn config_read(&self, offset: u16, data: &mut [u8]) -> Result<(), PciError> {

@@ -76,7 +76,7 @@ impl VerilatedCard {
 
 impl PciFunction for VerilatedCard {
     fn address(&self) -> String {
-        "in-process simulated card".into()
+        "this process (simulated)".into()
     }
 
     fn config_read(&self, offset: u16, data: &mut [u8]) -> Result<(), PciError> {

@@ -13,12 +13,14 @@ namespace {
 // The last line printed, which for a failing assertion is its message.
 thread_local std::string last_line;
 
-void fail(const char *what, const char *file, int line, const char *scope) {
+void fail(const char *what, const char *file, int line) {
   if (!phub_failure_text.empty()) return;  // the first failure explains the others
-  phub_failure_text = last_line.empty() ? std::string(what) : last_line;
-  if (file && *file) phub_failure_text += " [" + std::string(file) + ":" + std::to_string(line) + "]";
-  if (scope && *scope && phub_failure_text.find(scope) == std::string::npos) {
-    phub_failure_text += " in " + std::string(scope);
+  if (last_line.empty()) {
+    phub_failure_text = std::string(what) + " at " + file + ":" + std::to_string(line);
+  } else {
+    // Without the time in front, which the caller knows in cycles.
+    const size_t text = last_line.find("] %");
+    phub_failure_text = text == std::string::npos ? last_line : last_line.substr(text + 3);
   }
 }
 
@@ -37,12 +39,12 @@ extern "C" int phub_printf(const char *format, ...) {
   return n;
 }
 
-void vl_finish(const char *file, int line, const char *scope) VL_MT_UNSAFE { fail("$finish", file, line, scope); }
+void vl_finish(const char *file, int line, const char *) VL_MT_UNSAFE { fail("$finish", file, line); }
 
-void vl_stop(const char *file, int line, const char *scope) VL_MT_UNSAFE { fail("$stop", file, line, scope); }
+void vl_stop(const char *file, int line, const char *) VL_MT_UNSAFE { fail("$stop", file, line); }
 
-void vl_fatal(const char *file, int line, const char *scope, const char *message) VL_MT_UNSAFE {
+void vl_fatal(const char *file, int line, const char *, const char *message) VL_MT_UNSAFE {
   last_line = message;
-  fail("fatal", file, line, scope);
+  fail("fatal", file, line);
   throw phub_fatal();
 }

@@ -20,7 +20,13 @@
 #define PHUB_STRING(x) PHUB_STRING_(x)
 #include PHUB_STRING(PHUB_TOP.h)
 
-struct phub_card {
+// The same for every build; what differs between them has no name outside its own file, or the linker would
+// take the functions of one build for those of another.
+struct phub_card {};
+
+namespace {
+
+struct Card : phub_card {
   VerilatedContext context;
   std::unique_ptr<PHUB_TOP> top;
   std::string failure;
@@ -29,21 +35,21 @@ struct phub_card {
 #endif
 };
 
-namespace {
+Card &open(phub_card *card) { return *static_cast<Card *>(card); }
 
 constexpr size_t BeatBytes = 4 * PHUB_LANES;
 constexpr uint64_t HalfPeriod = 2000;  // ps: 250 MHz
 
 phub_card *create(uint64_t seed) {
   try {
-    auto card = std::make_unique<phub_card>();
+    auto card = std::make_unique<Card>();
     card->context.randReset(2);  // what is not reset starts random, as in silicon
     // A seed of 0 would mean one from the clock.
     card->context.randSeed(static_cast<int>(seed % 0x7ffffffe) + 1);
 #if PHUB_TRACE
     card->context.traceEverOn(true);
 #endif
-    card->top = std::make_unique<PHUB_TOP>(&card->context, "phub_core");
+    card->top = std::make_unique<PHUB_TOP>(&card->context, "");
     return card.release();
   } catch (...) {
     return nullptr;
@@ -52,8 +58,8 @@ phub_card *create(uint64_t seed) {
 
 void trace_close(phub_card *card) {
 #if PHUB_TRACE
-  if (card->trace) card->trace->close();
-  card->trace.reset();
+  if (open(card).trace) open(card).trace->close();
+  open(card).trace.reset();
 #else
   (void)card;
 #endif
@@ -61,30 +67,31 @@ void trace_close(phub_card *card) {
 
 void destroy(phub_card *card) {
   trace_close(card);
-  delete card;
+  delete &open(card);
 }
 
 int trace_open(phub_card *card, const char *path) {
 #if PHUB_TRACE
   trace_close(card);
-  card->trace = std::make_unique<VerilatedFstC>();
-  card->top->trace(card->trace.get(), 99);
-  card->trace->open(path);
-  if (card->trace->isOpen()) return 0;
-  card->trace.reset();
+  auto trace = std::make_unique<VerilatedFstC>();
+  open(card).top->trace(trace.get(), 99);
+  trace->open(path);
+  if (!trace->isOpen()) return 1;
+  open(card).trace = std::move(trace);
+  return 0;
 #else
   (void)card, (void)path;
-#endif
   return 1;
+#endif
 }
 
-const char *failure(const phub_card *card) { return card->failure.c_str(); }
+const char *failure(const phub_card *card) { return static_cast<const Card *>(card)->failure.c_str(); }
 
-void half_period(phub_card *card) {
+void half_period(Card &card) {
 #if PHUB_TRACE
-  if (card->trace) card->trace->dump(card->context.time());
+  if (card.trace) card.trace->dump(card.context.time());
 #endif
-  card->context.timeInc(HalfPeriod);
+  card.context.timeInc(HalfPeriod);
 }
 
 void drive(PHUB_TOP &top, const phub_in &in) {
@@ -161,9 +168,11 @@ void sample(const PHUB_TOP &top, phub_out &out) {
   }
 }
 
-int tick(phub_card *card, const phub_in *in, phub_out *out) {
-  PHUB_TOP &top = *card->top;
+int tick(phub_card *opaque, const phub_in *in, phub_out *out) {
+  Card &card = open(opaque);
+  PHUB_TOP &top = *card.top;
   phub_failure_text.clear();
+  Verilated::threadContextp(&card.context);  // messages and errors go there, on whichever thread we are
   try {
     drive(top, *in);
     top.clk_i = 0;
@@ -179,8 +188,8 @@ int tick(phub_card *card, const phub_in *in, phub_out *out) {
     phub_failure_text = error.what();
   }
   if (phub_failure_text.empty()) return 0;
-  card->failure = phub_failure_text;
-  trace_close(card);
+  card.failure = phub_failure_text;
+  trace_close(opaque);
   return 1;
 }
 
