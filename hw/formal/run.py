@@ -56,6 +56,20 @@ PROOFS = [
             ("{Num{1'b1}} << next_q", "{Num{1'b1}}"),
         ],
     ),
+    Proof(
+        "hw/rtl/slots/slot_ctrl.sv",
+        dict(Slots=2, Workers=2),
+        depth=6,
+        uses=["hw/rtl/pkg/phub_pkg.sv", "hw/rtl/lib/stream_fifo.sv", "hw/rtl/lib/sdp_ram.sv"],
+        mutants=[
+            ("else if (same && |(row.joined & me)) begin", "else if (same && |(row.contributed & me)) begin"),
+            ("(op_q != OpNone && slot_q == slot) || !events_room", "!events_room"),
+            ("row_d.joined == all_of(row_d.workers) && row_d.pending == '0", "row_d.joined == all_of(row_d.workers)"),
+            ("row.used && !newer(hdr_q.seq, row.seq)", "row.used && hdr_q.seq == row.seq"),
+            ("row.open && row.complete && row.seq == seq_q", "row.open && row.complete"),
+            ("!hdr_q.has_data || row_d.contributed == '0", "!hdr_q.has_data || row_d.joined == '0"),
+        ],
+    ),
 ]
 
 
