@@ -241,7 +241,15 @@ impl Card {
             Command::Abort(tenant) => (1, tenant),
             Command::Stop(queue) => (2, queue),
         };
-        self.pci.set(Cmd::default().with_op(op).with_index(index))?;
+        let command = Cmd::default().with_op(op).with_index(index);
+        self.pci.set(command)?;
+        // Writes are posted: reading it back tells that the card has it, and not the end of an earlier command.
+        if self.read::<Cmd>(0)? != command {
+            return Err(Error::CommandRefused {
+                address: self.pci.address(),
+                what,
+            });
+        }
         let done = wait(&*self.pci, self.deadline, || {
             let status: CmdStatus = self.read(0)?;
             Ok((!status.busy()).then_some(status))
