@@ -56,7 +56,7 @@ check: ## the quick tier, a few minutes: lint and the tests that are not slow
 	@MAKE=$(MAKE) tools/stages lint quick
 
 test: ## everything
-	@MAKE=$(MAKE) tools/stages lint doc unit doctest blocks formal
+	@MAKE=$(MAKE) tools/stages lint doc unit doctest blocks formal demo
 
 .PHONY: unit quick doctest doc
 unit: venv nextest ## the Rust tests, co-simulation included (PHUB_SEEDS=N for long runs)
