@@ -3,19 +3,22 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use phub_sys::{EventFd, Memory};
 
 use crate::arena::Arena;
-use crate::control::{Connection, Join, Joined, Reply, Request, unexpected};
+use crate::control::{Connection, Join, Joined, Received, Reply, Request, unexpected};
 use crate::engine::{Engine, Settings};
 use crate::shared::{Shared, system};
 use crate::transport::{Ring, Waker};
-use crate::{Error, Result, Worker};
+use crate::{Error, Refusal, Result, Worker};
 
 /// How long the hub may take to answer a request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long to wait before asking again to join a tenant whose last run is about to end.
+const JOIN_AGAIN: Duration = Duration::from_millis(10);
 
 /// Where a hub is: `unix:/path/of/phubd.sock`, or the path alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +91,8 @@ impl Hub {
 
     /// Becomes worker `rank` of the `world` workers of `tenant`, whose secret is `token`.
     ///
-    /// It does not wait for the other workers: the first operation does. Errors: [`Error::Refused`], with the rule that is broken.
+    /// It does not wait for the other workers: the first operation does. If a part of the workers of
+    /// an earlier run has not left yet, it waits for them. Errors: [`Error::Refused`], with the rule that is broken.
     pub fn join(
         mut self,
         tenant: &str,
@@ -104,7 +108,7 @@ impl Hub {
             rank,
             arena_bytes: options.arena_bytes,
         };
-        let answer = self.control.call(&Request::Join(request))?;
+        let answer = self.ask_to_join(&Request::Join(request), options.timeout)?;
         let joined = match answer.message {
             Reply::Joined(joined) => joined,
             other => return Err(unexpected("join", &other)),
@@ -143,6 +147,24 @@ impl Hub {
             "joined"
         );
         Ok(Worker::new(shared, tenant.to_owned(), rank, world))
+    }
+}
+
+impl Hub {
+    /// Asks until those who are still in the last run have left, or `timeout` is over.
+    fn ask_to_join(&mut self, request: &Request, timeout: Duration) -> Result<Received<Reply>> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            match self.control.call(request) {
+                Err(Error::Refused {
+                    code: Refusal::EpochClosing,
+                    ..
+                }) if Instant::now() < deadline => {
+                    std::thread::sleep(JOIN_AGAIN);
+                }
+                answer => return answer,
+            }
+        }
     }
 }
 
