@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod card;
+pub mod fault;
 pub mod program;
 pub mod rack;
+pub mod running;
 pub mod seed;
