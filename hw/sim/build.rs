@@ -78,8 +78,9 @@ fn main() -> Result<()> {
     for build in &builds {
         let out = result(build, &cache, &verilator, &root, &here)?;
         println!("cargo:rustc-link-search=native={}", out.display());
-        println!("cargo:rustc-link-lib=static=phub_{}", build.name);
-        println!("cargo:rustc-link-lib=static=phub_{}_once", build.name);
+        for suffix in ["", "_once"] {
+            println!("cargo:rustc-link-lib=static={}{suffix}", library(&out));
+        }
     }
     forget_old(&cache)?;
     drop(lock);
@@ -225,8 +226,8 @@ fn compile(build: &Build, verilator: &Path, here: &Path, out: &Path) -> Result<(
         for (_, name, value) in build.parameters {
             cpp.define(name, value.to_string().as_str());
         }
-        let library = format!("phub_{}{suffix}", build.name);
-        cpp.files(sources).try_compile(&library)?;
+        cpp.files(sources)
+            .try_compile(&format!("{}{suffix}", library(out)))?;
     }
     Ok(())
 }
@@ -260,6 +261,12 @@ fn cpp(verilator: &Path, here: &Path, optimize: u32) -> cc::Build {
         build.compiler(ccache);
     }
     build
+}
+
+/// Name of the library in a folder of the cache; with the hash in it, so that none can be taken for another.
+fn library(out: &Path) -> String {
+    let folder = out.file_name().unwrap_or_default().to_string_lossy();
+    format!("phub_{}", folder.replace('-', "_"))
 }
 
 fn top(build: &Build) -> String {
