@@ -59,11 +59,16 @@ test: ## everything
 	@MAKE=$(MAKE) tools/stages lint doc unit doctest blocks formal demo
 
 .PHONY: unit quick doctest doc
-unit: venv nextest ## the Rust tests, co-simulation included (PHUB_SEEDS=N for long runs)
+unit: venv nextest programs ## the Rust tests, co-simulation included (PHUB_SEEDS=N for long runs)
 	$(CARGO) nextest run --workspace
 
-quick: venv nextest
+quick: venv nextest programs
 	$(CARGO) nextest run --workspace --profile quick
+
+# Tests start phubctl, phubd and phub-sim as processes.
+.PHONY: programs
+programs: venv
+	$(CARGO) build --workspace --bins
 
 doctest: venv
 	$(CARGO) test -q --workspace --doc

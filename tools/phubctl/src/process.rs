@@ -52,6 +52,8 @@ impl Managed {
         let stderr =
             File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let child = command
+            // A plain error needs no backtrace; one of a panic still comes.
+            .env("RUST_LIB_BACKTRACE", "0")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(stderr)
