@@ -68,6 +68,8 @@ module slot_ctrl_props
   logic two_q;
   count_t world;
   logic [1:0] all;
+  logic judged;
+  assign judged = join_valid_i && join_hdr_i.status == StOk;
   assign world = two_q ? 7'd2 : 7'd1;
   assign all = {two_q, 1'b1};
 
@@ -75,15 +77,17 @@ module slot_ctrl_props
     begun_q <= 1'b1;
     if (!begun_q) two_q <= two;
     reset_first : assume (begun_q || rst_i);
-    // What the neighbours promise: slots that exist, workers of the world.
-    slots_exist : assume (join_slot < 16'd2 && commit_slot_i < 16'd2 && leave_slot_i < 16'd2 && ask_slot_i < 16'd2
-                          && look_slot_i < 16'd2 && clear_slot_i < 16'd2 && dump_slot_i < 16'd2);
-    one_world : assume (!join_valid_i || join_cfg_i.workers == world);
-    known_worker : assume (!join_valid_i || count_t'(join_hdr_i.worker) < world);
+    // What the neighbours promise: slots that exist, workers of the world; of a marked header, nothing.
+    slots_exist : assume ((!judged || join_slot < 16'd2) && commit_slot_i < 16'd2 && leave_slot_i < 16'd2
+                          && ask_slot_i < 16'd2 && look_slot_i < 16'd2 && clear_slot_i < 16'd2 && dump_slot_i < 16'd2);
+    one_world : assume (!judged || join_cfg_i.workers == world);
+    known_worker : assume (!judged || count_t'(join_hdr_i.worker) < world);
     known_leaver : assume (!leave_valid_i || count_t'(leave_worker_i) < world);
     if (!rst_i) begin
-      stage_a : assert (is_none || (slot_q < 16'd2 && init_done_q && ev_count <= 3'd3));
-      join_a : assert (!is_join || (workers_q == world && count_t'(hdr_q.worker) < world && cmd_count <= 3'd3));
+      stage_a : assert (is_none || (init_done_q && ev_count <= 3'd3
+                        && (slot_q < 16'd2 || (is_join && hdr_q.status != StOk))));
+      join_a : assert (!is_join || (cmd_count <= 3'd3
+                       && (hdr_q.status != StOk || (workers_q == world && count_t'(hdr_q.worker) < world))));
       leave_a : assert (!is_leave || count_t'(worker_q) < world);
     end
   end
