@@ -2,6 +2,13 @@
 //! Command line of the parameter hub.
 #![forbid(unsafe_code)]
 
+/// `println!` for output that a pager or `head` may stop reading: an error instead of a panic.
+macro_rules! outln {
+    ($($text:tt)*) => {
+        std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("{}\n", format_args!($($text)*)))?
+    };
+}
+
 mod cmd;
 mod demo;
 mod hub;
@@ -46,6 +53,7 @@ fn main() -> ExitCode {
         .init();
     match run(Cli::parse().command) {
         Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("phubctl: {error:#}");
             ExitCode::FAILURE
@@ -67,4 +75,11 @@ fn run(command: Cmd) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Whoever reads our output has seen enough.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -218,3 +218,11 @@ fn wrong_usage_is_code_two() {
         assert_eq!(place.run(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
+
+#[test]
+fn a_reader_that_stops_is_no_error() {
+    let line = format!("{} doctor | head -1", env!("CARGO_BIN_EXE_phubctl"));
+    let output = Command::new("bash").args(["-o", "pipefail", "-c", &line]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stderr, b"");
+}

@@ -61,9 +61,9 @@ impl Demo {
             other => other?,
         };
         if self.json {
-            println!("{}", serde_json::to_string(&summary)?);
+            outln!("{}", serde_json::to_string(&summary)?);
         } else {
-            print(&summary);
+            print(&summary)?;
         }
         Ok(if summary.faults.is_empty() {
             ExitCode::SUCCESS
@@ -73,7 +73,7 @@ impl Demo {
     }
 }
 
-fn print(summary: &Summary) {
+fn print(summary: &Summary) -> Result<()> {
     let yes = |good| if good { "yes" } else { "NO" };
     let reference = match (summary.matches_reference, summary.workers) {
         (false, _) => "NO".to_owned(),
@@ -83,35 +83,37 @@ fn print(summary: &Summary) {
             summary.worst_rounding * 100.0
         ),
     };
-    println!(
+    outln!(
         "\ntest accuracy             {:.2} %",
         summary.accuracy * 100.0
     );
-    println!(
+    outln!(
         "weights bit-identical     {} ({} workers)",
         yes(summary.bit_identical),
         summary.workers
     );
-    println!("equals a single process   {reference}");
-    println!(
+    outln!("equals a single process   {reference}");
+    outln!(
         "training                  {} steps in {:.1} s",
-        summary.steps, summary.seconds
+        summary.steps,
+        summary.seconds
     );
-    println!(
+    outln!(
         "gradients                 {:.2} MB/s",
         summary.gradient_mb_per_s
     );
     if let Some(cycles) = summary.cycles_per_beat {
-        println!(
+        outln!(
             "card                      {cycles:.2} cycles a beat of {} bytes",
             summary.beat_bytes
         );
     }
-    println!("\ncounters of the tenant");
+    outln!("\ncounters of the tenant");
     for (name, value) in summary.counters.iter().filter(|(_, value)| **value != 0) {
-        println!("  {name:<22} {value:>12}");
+        outln!("  {name:<22} {value:>12}");
     }
     for fault in &summary.faults {
-        println!("\nFAULT: {fault}");
+        outln!("\nFAULT: {fault}");
     }
+    Ok(())
 }

@@ -75,7 +75,7 @@ impl Doctor {
         checks.memlock();
         let failed = checks.findings.iter().any(|f| f.verdict == Verdict::Fail);
         if self.json {
-            println!(
+            outln!(
                 "{}",
                 serde_json::json!({ "ok": !failed, "checks": checks.findings })
             );
@@ -92,9 +92,9 @@ impl Doctor {
                     Verdict::Warn => "warn",
                     Verdict::Fail => "FAIL",
                 };
-                println!("{mark}  {check:<18} {found}");
+                outln!("{mark}  {check:<18} {found}");
                 if let Some(remedy) = remedy {
-                    println!("      {:<18} -> {remedy}", "");
+                    outln!("      {:<18} -> {remedy}", "");
                 }
             }
         }

@@ -21,25 +21,27 @@ impl Info {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let info = self.daemon.connect()?.info().map_err(explain)?;
         if self.json {
-            println!("{}", serde_json::to_string(&info)?);
+            outln!("{}", serde_json::to_string(&info)?);
             return Ok(ExitCode::SUCCESS);
         }
-        println!("{:<20} {}", "hub", info.server);
-        println!("{:<20} {}", "card", info.card);
-        println!("{:<20} {} s", "up", info.uptime_s);
-        println!(
+        outln!("{:<20} {}", "hub", info.server);
+        outln!("{:<20} {}", "card", info.card);
+        outln!("{:<20} {} s", "up", info.uptime_s);
+        outln!(
             "{:<20} {} in {} tenants",
-            "workers", info.workers, info.tenants
+            "workers",
+            info.workers,
+            info.tenants
         );
-        println!("{:<20} {} MiB a worker", "arena", info.arena_max >> 20);
-        println!(
+        outln!("{:<20} {} MiB a worker", "arena", info.arena_max >> 20);
+        outln!(
             "{:<20} {}",
             "tenants on demand",
             if info.auto_create { "yes" } else { "no" }
         );
-        println!("\nthe card says");
+        outln!("\nthe card says");
         for (name, value) in &info.identity {
-            println!("  {name:<18} {value}");
+            outln!("  {name:<18} {value}");
         }
         // A card without ports has no link to be up or down.
         if info
@@ -48,7 +50,7 @@ impl Info {
             .and_then(serde_json::Value::as_u64)
             == Some(0)
         {
-            println!("  {:<18} none: workers on this host only", "Ethernet links");
+            outln!("  {:<18} none: workers on this host only", "Ethernet links");
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -29,7 +29,7 @@ impl Sim {
         }
         let hub = Hub::start(&self.card, self.trace.as_deref())?;
         eprintln!("card: {}", hub.describe()?);
-        println!("unix:{}", hub.socket().display());
+        outln!("unix:{}", hub.socket().display());
         while !interrupted.load(Ordering::Relaxed) {
             hub.check_alive()?;
             std::thread::sleep(Duration::from_millis(100));

@@ -46,19 +46,19 @@ impl Stats {
             stats.tenants.retain(|name, _| name == only);
         }
         if self.json {
-            println!("{}", serde_json::to_string(&stats)?);
+            outln!("{}", serde_json::to_string(&stats)?);
             return Ok(());
         }
-        print("card", &stats.perf);
+        print("card", &stats.perf)?;
         if let serde_json::Value::Object(hub) = serde_json::to_value(stats.hub)? {
             let hub = hub
                 .into_iter()
                 .filter_map(|(name, value)| Some((name, value.as_u64()?)))
                 .collect();
-            print("hub", &hub);
+            print("hub", &hub)?;
         }
         for (name, counters) in &stats.tenants {
-            print(&format!("tenant {name}"), counters);
+            print(&format!("tenant {name}"), counters)?;
         }
         Ok(())
     }
@@ -66,33 +66,43 @@ impl Stats {
     fn slots(&self, admin: &mut Admin) -> Result<()> {
         let open = admin.slots(self.tenant.as_deref()).map_err(explain)?;
         if self.json {
-            println!("{}", serde_json::to_string(&open)?);
+            outln!("{}", serde_json::to_string(&open)?);
             return Ok(());
         }
-        println!(
+        outln!(
             "{:>6} {:<20} {:>10} {:>10} {:>6} {:<9} waits for",
-            "slot", "tenant", "seq", "key", "bytes", "state"
+            "slot",
+            "tenant",
+            "seq",
+            "key",
+            "bytes",
+            "state"
         );
         for s in &open.slots {
             let state = if s.complete { "complete" } else { "open" };
             let missing: Vec<_> = s.missing.iter().map(u32::to_string).collect();
             let missing = missing.join(" ");
-            println!(
+            outln!(
                 "{:>6} {:<20} {:>10} {:>10x} {:>6} {state:<9} {missing}",
-                s.slot, s.tenant, s.seq, s.key, s.bytes
+                s.slot,
+                s.tenant,
+                s.seq,
+                s.key,
+                s.bytes
             );
         }
         let more = (open.open as usize).saturating_sub(open.slots.len());
         if more > 0 {
-            println!("and {more} more");
+            outln!("and {more} more");
         }
         Ok(())
     }
 }
 
-fn print(title: &str, counters: &BTreeMap<String, u64>) {
-    println!("{title}");
+fn print(title: &str, counters: &BTreeMap<String, u64>) -> Result<()> {
+    outln!("{title}");
     for (name, value) in counters {
-        println!("  {name:<22} {value:>16}");
+        outln!("  {name:<22} {value:>16}");
     }
+    Ok(())
 }

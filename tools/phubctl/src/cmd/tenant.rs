@@ -53,18 +53,25 @@ impl Tenant {
             Action::List { json } => {
                 let tenants = admin.tenants().map_err(explain)?;
                 if json {
-                    println!("{}", serde_json::to_string(&tenants)?);
+                    outln!("{}", serde_json::to_string(&tenants)?);
                 } else {
-                    println!(
+                    outln!(
                         "{:<24} {:>5} {:>6} {:>10} {:>6}  ranks",
-                        "tenant", "world", "joined", "epoch", "slots"
+                        "tenant",
+                        "world",
+                        "joined",
+                        "epoch",
+                        "slots"
                     );
                     for t in tenants {
                         let ranks: Vec<_> = t.members.iter().map(|m| m.rank.to_string()).collect();
                         let (joined, ranks) = (ranks.len(), ranks.join(" "));
-                        println!(
+                        outln!(
                             "{:<24} {:>5} {joined:>6} {:>10} {:>6}  {ranks}",
-                            t.name, t.world, t.epoch, t.slots
+                            t.name,
+                            t.world,
+                            t.epoch,
+                            t.slots
                         );
                     }
                 }
@@ -83,9 +90,11 @@ impl Tenant {
                     slots_log2,
                 };
                 let made = admin.create_tenant(tenant).map_err(explain)?;
-                println!(
+                outln!(
                     "{} of {} workers, {} slots, token {token}",
-                    made.name, made.world, made.slots
+                    made.name,
+                    made.world,
+                    made.slots
                 );
             }
             Action::Delete { name } => admin.delete_tenant(&name).map_err(explain)?,
