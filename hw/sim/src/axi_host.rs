@@ -142,10 +142,11 @@ impl AxiHost {
         input.axi_wready = ready(2, self.early.len() < EARLY_BEATS);
         input.irq_ready = ready(3, true);
         // A response once offered stays until it is taken.
-        if input.axi_bvalid == 0 && ready(4, true) == 1 {
-            if let Some(b) = self.responses.front().filter(|b| b.ready_at <= cycle) {
-                (input.axi_bvalid, input.axi_bid, input.axi_bresp) = (1, b.id, b.resp);
-            }
+        if input.axi_bvalid == 0
+            && ready(4, true) == 1
+            && let Some(b) = self.responses.front().filter(|b| b.ready_at <= cycle)
+        {
+            (input.axi_bvalid, input.axi_bid, input.axi_bresp) = (1, b.id, b.resp);
         }
         if input.axi_rvalid == 0 && ready(5, true) == 1 {
             self.offer_beat(cycle, input);

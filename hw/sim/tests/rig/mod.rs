@@ -11,8 +11,9 @@ use std::{
 use phub_abi::{
     Completion, Descriptor, Flags, Opcode,
     regs::{
-        Ctrl, DoorbellsCqHead, DoorbellsSqTail, QueueTableCqBaseLo, QueueTableCtrl,
-        QueueTableSqBaseLo, QueueTableVector, QueueTableWinBaseLo, QueueTableWinSizeLo, Status,
+        Ctrl, DoorbellsCqHead, DoorbellsSqTail, QueueTableCqBaseHi, QueueTableCqBaseLo,
+        QueueTableCtrl, QueueTableSqBaseHi, QueueTableSqBaseLo, QueueTableVector,
+        QueueTableWinBaseHi, QueueTableWinBaseLo, QueueTableWinSizeHi, QueueTableWinSizeLo, Status,
         TenantTableCtrl, TenantTableEpoch, TenantTableSlots,
     },
 };
@@ -73,6 +74,11 @@ impl<'a> Rig<'a> {
                 .unwrap();
             card.set_at(q, QueueTableWinSizeLo::default().with_value(stride as u32))
                 .unwrap();
+            // The tables are RAM: what is not written is not zero.
+            card.set_at(q, QueueTableSqBaseHi::default()).unwrap();
+            card.set_at(q, QueueTableCqBaseHi::default()).unwrap();
+            card.set_at(q, QueueTableWinBaseHi::default()).unwrap();
+            card.set_at(q, QueueTableWinSizeHi::default()).unwrap();
             card.set_at(q, QueueTableVector::default().with_value(q + 1))
                 .unwrap();
             let ctrl = QueueTableCtrl::default()
