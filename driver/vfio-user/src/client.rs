@@ -118,11 +118,15 @@ impl Client {
             Some(e) if e.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => {
                 let reason = "it has failed; the log of its simulator says why".to_string();
                 connection.dead = Some(reason.clone());
-                Err(PciError::Gone { address: self.address.clone(), reason })
+                Err(PciError::Gone {
+                    address: self.address.clone(),
+                    reason,
+                })
             }
-            Some(source) => {
-                Err(PciError::System { what: format!("{} refused {what}", self.address), source })
-            }
+            Some(source) => Err(PciError::System {
+                what: format!("{} refused {what}", self.address),
+                source,
+            }),
         }
     }
 

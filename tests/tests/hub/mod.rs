@@ -17,30 +17,30 @@ use phubd::{Card, Config, Daemon};
 use tempfile::TempDir;
 
 /// The token of a test's tenants, unless it is about tokens.
-pub const TOKEN: u64 = 7;
+pub(crate) const TOKEN: u64 = 7;
 /// Within this time everybody must know that somebody is gone.
-pub const NOTICE: Duration = Duration::from_secs(5);
+pub(crate) const NOTICE: Duration = Duration::from_secs(5);
 /// No step of a test takes longer, on any card.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which card the tests run on.
-pub fn card_kind() -> String {
+pub(crate) fn card_kind() -> String {
     std::env::var("PHUB_TEST_CARD").unwrap_or_else(|_| "model".to_owned())
 }
 
 /// A hub in this process.
-pub struct Rig {
+pub(crate) struct Rig {
     /// Dropped first.
     pub daemon: Option<Daemon>,
     pub dir: TempDir,
 }
 
 impl Rig {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with(|_| {})
     }
 
-    pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         let dir = TempDir::new().unwrap();
         let card = phub_tests::running::card(&card_kind()).unwrap();
         let mut config = Config::new(Card::Function(card), dir.path().join("hub"));
@@ -51,34 +51,34 @@ impl Rig {
         }
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.dir.path().join("hub")
     }
 
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("unix:{}", self.socket().display())
     }
 
-    pub fn admin(&self) -> Admin {
+    pub(crate) fn admin(&self) -> Admin {
         Admin::connect(&self.socket(), Duration::from_secs(5)).unwrap()
     }
 
-    pub fn hub(&self) -> Hub {
+    pub(crate) fn hub(&self) -> Hub {
         Hub::connect(&self.address()).unwrap()
     }
 
-    pub fn join(&self, tenant: &str, rank: u32, world: u32) -> Worker {
+    pub(crate) fn join(&self, tenant: &str, rank: u32, world: u32) -> Worker {
         self.join_with(tenant, rank, world, JoinOptions::default())
     }
 
-    pub fn join_with(&self, tenant: &str, rank: u32, world: u32, options: JoinOptions) -> Worker {
+    pub(crate) fn join_with(&self, tenant: &str, rank: u32, world: u32, options: JoinOptions) -> Worker {
         self.hub()
             .join(tenant, rank, world, TOKEN, options)
             .unwrap()
     }
 
     /// Runs `body` on each of `world` workers, each a thread, and gives what they return, by rank.
-    pub fn run<T: Send>(
+    pub(crate) fn run<T: Send>(
         &self,
         tenant: &str,
         world: u32,
@@ -87,7 +87,7 @@ impl Rig {
         self.run_with(tenant, world, &JoinOptions::default(), body)
     }
 
-    pub fn run_with<T: Send>(
+    pub(crate) fn run_with<T: Send>(
         &self,
         tenant: &str,
         world: u32,
@@ -111,13 +111,13 @@ impl Rig {
 }
 
 /// A process of `actor`. Dropping it kills it.
-pub struct Process {
+pub(crate) struct Process {
     pub child: Child,
     lines: Receiver<String>,
 }
 
 impl Process {
-    pub fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_actor"))
             .args(args)
             .stdin(Stdio::null())
@@ -136,7 +136,7 @@ impl Process {
         Self { child, lines }
     }
 
-    pub fn worker(
+    pub(crate) fn worker(
         address: &str,
         tenant: &str,
         rank: u32,
@@ -158,7 +158,7 @@ impl Process {
     }
 
     /// The next line that starts with `start`, within `patience`. Lines before it are passed over.
-    pub fn line(&self, start: &str, patience: Duration) -> String {
+    pub(crate) fn line(&self, start: &str, patience: Duration) -> String {
         let deadline = Instant::now() + patience;
         let mut last = String::new();
         loop {
@@ -179,13 +179,13 @@ impl Process {
     }
 
     /// `kill -9`.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         assert_eq!(self.child.wait().unwrap().signal(), Some(9));
     }
 
     /// Waits until it has ended in success.
-    pub fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -197,12 +197,12 @@ impl Process {
         panic!("still running after {PATIENCE:?}");
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// How many descriptors it has open.
-    pub fn descriptors(&self) -> usize {
+    pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid()))
             .unwrap()
             .count()
@@ -217,7 +217,7 @@ impl Drop for Process {
 }
 
 /// A card and a hub, each a process.
-pub struct Processes {
+pub(crate) struct Processes {
     /// Ended in this order.
     pub hub: Process,
     pub card: Process,
@@ -225,7 +225,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let dir = TempDir::new().unwrap();
         let card_socket = dir.path().join("card").display().to_string();
         let hub_socket = dir.path().join("hub").display().to_string();
@@ -236,11 +236,11 @@ impl Processes {
         Self { hub, card, dir }
     }
 
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("unix:{}", self.dir.path().join("hub").display())
     }
 
-    pub fn worker(
+    pub(crate) fn worker(
         &self,
         tenant: &str,
         rank: u32,

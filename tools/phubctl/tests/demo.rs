@@ -222,7 +222,10 @@ fn wrong_usage_is_code_two() {
 #[test]
 fn a_reader_that_stops_is_no_error() {
     let line = format!("{} doctor | true", env!("CARGO_BIN_EXE_phubctl"));
-    let output = Command::new("bash").args(["-o", "pipefail", "-c", &line]).output().unwrap();
+    let output = Command::new("bash")
+        .args(["-o", "pipefail", "-c", &line])
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(output.stderr, b"");
 }
