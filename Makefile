@@ -18,7 +18,7 @@ export CARGO_BUILD_JOBS ?= $(JOBS)
 .PHONY: help
 help: ## this list
 	@echo "phub: gradient exchange in a network card"
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14 | sed 's/^/  make /'
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 14 | sed 's/^/  make /'
 
 # ---------------------------------------------------------------- use
 
@@ -106,6 +106,10 @@ lint-rtl: venv
 .PHONY: regs
 regs: venv ## what follows from hw/regs/hub.rdl: SystemVerilog, C, HTML, Rust
 	$(PYTHON) tools/gen/regs.py
+
+.PHONY: bench
+bench: venv ## how fast the simulated card is: cycles/s, gradient MB/s, cycles a beat
+	$(CARGO) run -q --release -p phub-sim --example throughput
 
 .PHONY: wave
 wave: build ## waves of a short training run, in wave.fst (STEPS=2)
