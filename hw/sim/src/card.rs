@@ -39,7 +39,7 @@ pub struct CardConfig {
     pub axi: AxiConfig,
     /// Write waves.
     pub waves: Option<Waves>,
-    /// Keep the order of contributions for [`Card::take_trace`].
+    /// Keep the order of contributions for [`crate::VerilatedCard::take_trace`].
     pub contributions: bool,
 }
 
