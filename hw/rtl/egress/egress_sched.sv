@@ -162,8 +162,9 @@ module egress_sched
   end
 
   // Closing happens with the job, or silently in a flush of a queue.
-  logic close_silent, close;
-  assign close_silent = state_q == Examine && flushing_q && !flush_tenant_i && !cl_empty_i;
+  logic close_silent, close, to_flush;
+  assign to_flush = !cl_empty_i && (flush_tenant_i ? cfg_i.tenant == flush_index_i : 6'(q_q) == flush_index_i);
+  assign close_silent = state_q == Examine && flushing_q && !flush_tenant_i && to_flush;
   assign close = (job_valid_o && job_ready_i && ends) || close_silent;
   assign cl_next_o = close;
   assign cl_flush_o = flushing_q;
@@ -196,7 +197,7 @@ module egress_sched
         job_data_q <= 1'b0;
         seq_q <= seq;
         if (flushing_q) begin
-          if (cl_empty_i || (flush_tenant_i ? cfg_i.tenant != flush_index_i : 6'(q_q) != flush_index_i)) begin
+          if (!to_flush) begin
             state_q <= NextFlush;
           end else if (!flush_tenant_i) begin
             offset[q_q] <= '0;
@@ -256,7 +257,7 @@ module egress_sched
         if (pop_ready_i) state_q <= flushing_q ? ReadTables : PickQueue;
       end
       NextFlush: begin
-        q_q <= q_q + qidx_t'(1);
+        q_q <= 32'(q_q) == Queues - 1 ? '0 : q_q + qidx_t'(1);
         if (32'(q_q) == Queues - 1) begin
           flushing_q <= 1'b0;
           flush_done_o <= 1'b1;
