@@ -137,6 +137,7 @@ module aggregate
   for (genvar lane = 0; lane < int'(Lanes); lane++) begin : gen_lane
     fp32_add u_add (
         .clk_i,
+        .stage_i(write_q[AddLatency-1:0]),
         .a_i(beat_q[32*lane+:32]),
         .b_i(first_q ? 32'h8000_0000 : old[32*lane+:32]),
         .sum_o(sum[32*lane+:32])

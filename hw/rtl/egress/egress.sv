@@ -134,8 +134,8 @@ module egress
 
   // ------------------------------------------------------------------ divide
   tag_t tag[Latency+1];
-  logic [6:0] count_q[ReadLatency+1];
-  logic [ReadLatency:0] empty_q;
+  logic [6:0] count_q[ReadLatency];
+  logic [ReadLatency-1:0] empty_q;
   logic [W-1:0] mean;
 
   assign tag[0] = '{valid: go, data: has_data, seg_last: last_beat, restart: first_beat && job_i.first,
@@ -152,15 +152,21 @@ module egress
   always_ff @(posedge clk_i) begin
     count_q[0] <= job_i.mean && job_i.done.count != '0 ? job_i.done.count : 7'd1;
     empty_q[0] <= job_i.empty;
-    for (int s = 1; s <= int'(ReadLatency); s++) begin
+    for (int s = 1; s < int'(ReadLatency); s++) begin
       count_q[s] <= count_q[s-1];
       empty_q[s] <= empty_q[s-1];
     end
   end
 
+  logic [MeanLatency-1:0] mean_stage;
+  for (genvar s = 0; s < int'(MeanLatency); s++) begin : gen_stage
+    assign mean_stage[s] = tag[ReadLatency+s].valid && tag[ReadLatency+s].data;
+  end
+
   for (genvar lane = 0; lane < int'(Lanes); lane++) begin : gen_lane
     fp32_mean u_mean (
         .clk_i,
+        .stage_i(mean_stage),
         .value_i(empty_q[ReadLatency-1] ? 32'd0 : rd_data_i[32*lane+:32]),
         .count_i(count_q[ReadLatency-1]),
         .mean_o(mean[32*lane+:32])

@@ -54,9 +54,13 @@ static std::vector<uint32_t> corners() {
 static VerilatedContext context;
 static UNIT_CLASS unit{&context};
 static uint32_t expected[UNIT_LATENCY], first[UNIT_LATENCY], second[UNIT_LATENCY];
+static bool valid[UNIT_LATENCY];
 static uint64_t fed, compared;
+static unsigned stages;  // bit k: what was fed k cycles ago is an operation
 
-static void feed(uint32_t a, uint32_t b) {
+static void cycle(bool operation, uint32_t a, uint32_t b) {
+    stages = (stages << 1 | operation) & ((1u << UNIT_LATENCY) - 1);
+    unit.stage_i = stages;
 #ifdef UNIT_IS_MEAN
     unit.value_i = a;
     unit.count_i = b;
@@ -75,19 +79,26 @@ static void feed(uint32_t a, uint32_t b) {
 #else
     const uint32_t got = unit.sum_o;
 #endif
-    if (fed >= UNIT_LATENCY) {
+    if (valid[place]) {
         if (got != expected[place]) {
             printf("%08x, %08x: got %08x, expected %08x\n", first[place], second[place], got, expected[place]);
             exit(1);
         }
         compared++;
     }
+    valid[place] = operation;
     expected[place] = right;
     first[place] = a;
     second[place] = b;
     fed++;
     unit.clk_i = 1;
     unit.eval();
+}
+
+// One operation, now and then after cycles without one.
+static void feed(uint32_t a, uint32_t b) {
+    while (random32() % 8 == 0) cycle(false, random32(), 1 + random32() % 64);
+    cycle(true, a, b);
 }
 
 int main(int count, char** arguments) {
@@ -110,7 +121,7 @@ int main(int count, char** arguments) {
         feed(a, near(a));
     }
 #endif
-    for (int i = 0; i < UNIT_LATENCY; i++) feed(0, 1);
+    for (int i = 0; i < UNIT_LATENCY; i++) cycle(false, 0, 1);
     printf("%llu operations compared\n", static_cast<unsigned long long>(compared));
     return 0;
 }
