@@ -134,7 +134,7 @@ async def long_writes_are_cut(dut):
     """At pages, and after 256 beats."""
     bench = await Bench().begin(dut)
     for size in (8192, 4096, 4100):
-        bench.write(size=size)
+        bench.write(size=min(size, 300 * bench.beat))
     await bench.check()
 
 
@@ -179,7 +179,7 @@ async def completions_pass_results(dut):
     """A completion waits for the write before it and no other."""
     bench = await Bench().begin(dut)
     for _ in range(40):
-        bench.write(size=1024, last=False)
+        bench.write(size=16 * bench.beat, last=False)
     await cycles(dut, 20)
     bench.completion()
     taken = bench.wr.accepted
@@ -207,7 +207,7 @@ async def an_error_stays_with_its_descriptor(dut):
     for refuse in (False, True, False):
         bench.write(size=64, last=False, refuse=refuse)
         bench.write(size=0, last=True)
-    bench.write(size=8192, last=True, refuse=True)
+    bench.write(size=min(8192, 300 * bench.beat), last=True, refuse=True)
     bench.write(size=64, last=True, refuse=True, status="StAborted")
     bench.write(size=64, last=True)
     await bench.check()
