@@ -314,8 +314,8 @@ class Traffic:
         has_data = self._well(0.7)
         hdr = dict(tenant=tenant, worker=self._worker(cfg, row.joined), queue=random.getrandbits(6),
                    didx=random.getrandbits(6), epoch=5, seq=seq, key=seq * 2654435761 % WRAP, bytes=64,
-                   has_data=has_data, waive=has_data and self._well(0.3), first=random.getrandbits(1), last=random.getrandbits(1),
-                   crc=random.getrandbits(32))
+                   has_data=has_data, waive=has_data and self._well(0.3), first=random.getrandbits(1),
+                   last=random.getrandbits(1), crc=random.getrandbits(32))
         if not self._well():
             hdr.update(random.choice([dict(key=1), dict(bytes=60), dict(status=CONST["StCrcError"]),
                                       dict(status=CONST["StTenantOff"]), dict(tenant=63)]))
