@@ -64,6 +64,10 @@ impl Block {
         self.bytes
     }
 
+    pub(crate) fn is_of(&self, arena: &Arc<Arena>) -> bool {
+        Arc::ptr_eq(&self.arena, arena)
+    }
+
     /// Address of its byte `offset` for the card.
     pub(crate) fn iova(&self, offset: u64) -> u64 {
         self.arena.iova + self.offset as u64 + offset

@@ -20,6 +20,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait before asking again to join a tenant whose last run is about to end.
 const JOIN_AGAIN: Duration = Duration::from_millis(10);
 
+/// Longer than any job, and short enough to be added to a time.
+const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// Where a hub is: `unix:/path/of/phubd.sock`, or the path alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -108,7 +111,7 @@ impl Hub {
             rank,
             arena_bytes: options.arena_bytes,
         };
-        let answer = self.ask_to_join(&Request::Join(request), options.timeout)?;
+        let answer = self.ask_to_join(&Request::Join(request), options.timeout.min(TIMEOUT_MAX))?;
         let joined = match answer.message {
             Reply::Joined(joined) => joined,
             other => return Err(unexpected("join", &other)),
@@ -132,7 +135,7 @@ impl Hub {
         let settings = Settings {
             tenant: tenant.to_owned(),
             rank,
-            timeout: options.timeout,
+            timeout: options.timeout.min(TIMEOUT_MAX),
             crc: options.crc,
             first_sequence: options.first_sequence,
         };

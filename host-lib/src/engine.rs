@@ -16,7 +16,7 @@ use crate::transport::Ring;
 
 /// How long to wait for a hub that has aborted the epoch to say so.
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
-/// How long an operation may stand still after a worker has left, before that is held to be the reason.
+/// How long an operation may stand still after a worker has left, before the hub is asked whether that is why.
 const DEPARTED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who this worker is, and how it was told to work.
@@ -50,6 +50,8 @@ pub(crate) struct Engine {
     aborting_since: Option<Instant>,
     /// When something last moved.
     progress: Instant,
+    /// When the hub last said that nobody who has left is waited for.
+    departed_asked: Option<Instant>,
     /// A thread is asleep on the eventfd.
     pub(crate) sleeping: bool,
     scratch: Box<[u8]>,
@@ -73,6 +75,7 @@ impl Engine {
             failure: None,
             aborting_since: None,
             progress: Instant::now(),
+            departed_asked: None,
             sleeping: false,
             scratch: vec![0; CHUNK_BYTES as usize].into(),
         }
@@ -249,27 +252,38 @@ impl Engine {
         }
     }
 
-    /// When the wait that began at `start` must look again, and what must happen then. Call [`Engine::expire`] at that time.
+    /// When the wait that began at `start` is over: [`Engine::expire`] is to be called then.
     pub(crate) fn deadline(&self, start: Instant) -> Instant {
-        let quiet_since = self.progress.max(start);
-        let mut patience = self.settings.timeout;
+        let mut deadline = self.timed_out(start);
         if self.ring.page().departed() != 0 {
-            patience = patience.min(DEPARTED_PATIENCE);
+            let asked = self.departed_asked.unwrap_or(start);
+            deadline = deadline.min(self.progress.max(start).max(asked) + DEPARTED_PATIENCE);
         }
-        let deadline = quiet_since + patience;
         match self.aborting_since {
             Some(since) => deadline.min(since + ABORT_PATIENCE + Duration::from_millis(1)),
             None => deadline,
         }
     }
 
-    /// Ends the epoch, because nothing has moved until the deadline.
-    pub(crate) fn expire(&mut self) {
+    fn timed_out(&self, start: Instant) -> Instant {
+        self.progress.max(start) + self.settings.timeout
+    }
+
+    /// Ends the epoch, because nothing has moved in a wait since `start` until the deadline; or asks whether to.
+    pub(crate) fn expire(&mut self, start: Instant) {
         if self.failure.is_some() || self.aborting_since.is_some() {
             return;
         }
-        let fate = self.abort(AbortCause::Timeout);
-        self.fail(fate);
+        let now = Instant::now();
+        let cause = if now >= self.timed_out(start) {
+            AbortCause::Timeout
+        } else {
+            AbortCause::Departed
+        };
+        match self.abort(cause) {
+            Some(fate) => self.fail(fate),
+            None => self.departed_asked = Some(now),
+        }
     }
 
     /// The hub has closed the connection.
@@ -352,14 +366,15 @@ impl Engine {
         }
     }
 
-    /// Asks the hub to end the epoch; how it ended.
-    fn abort(&mut self, cause: AbortCause) -> Error {
+    /// Asks the hub to end the epoch; how it ended, or `None` if it goes on.
+    fn abort(&mut self, cause: AbortCause) -> Option<Error> {
         match self.control.call(&Request::Abort { cause }) {
             Ok(answer) => match answer.message {
-                Reply::Ended(fate) => self.explain(fate),
-                other => crate::control::unexpected("abort", &other),
+                Reply::Ended(fate) => Some(self.explain(fate)),
+                Reply::Alive => None,
+                other => Some(crate::control::unexpected("abort", &other)),
             },
-            Err(error) => error,
+            Err(error) => Some(error),
         }
     }
 

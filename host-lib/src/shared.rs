@@ -78,7 +78,7 @@ impl Shared {
             }
             let deadline = engine.deadline(start);
             if now >= deadline {
-                engine.expire();
+                engine.expire(start);
                 self.wake_others(&engine)?;
                 continue;
             }

@@ -176,6 +176,12 @@ impl Worker {
     }
 
     fn start(&self, action: Action, kind: Kind, tensor: Tensor) -> Result<Handle> {
+        if !tensor.block().is_of(&self.shared.arena) {
+            return Err(Error::InvalidUsage {
+                what: format!("`{}` lies in another worker's memory", tensor.name()),
+                remedy: "allocate tensors from the worker that uses them",
+            });
+        }
         let id = self.shared.lock().begin(action, kind, tensor)?;
         Ok(Handle::new(self.shared.clone(), id))
     }

@@ -555,6 +555,36 @@ fn who_goes_on_after_others_have_left_is_told() {
 }
 
 #[test]
+fn who_has_left_after_doing_its_part_is_not_blamed() {
+    let rig = Rig::start();
+    let [root, quick, slow] = [0, 1, 2].map(|rank| rig.join("job", rank, 3));
+    root.broadcast("weights", &mut [4.0; 10], 0).unwrap();
+    root.leave().unwrap();
+    let take = |worker: &Worker| {
+        let mut weights = [0.0; 10];
+        worker
+            .broadcast("weights", &mut weights, 0)
+            .map(|()| weights)
+    };
+    std::thread::scope(|scope| {
+        let quick = scope.spawn(|| take(&quick));
+        std::thread::sleep(Duration::from_millis(2500));
+        assert_eq!(take(&slow), Ok([4.0; 10]));
+        assert_eq!(quick.join().unwrap(), Ok([4.0; 10]));
+    });
+}
+
+#[test]
+fn tensors_of_another_worker_are_refused() {
+    let rig = Rig::start();
+    let (first, second) = (rig.join("job", 0, 2), rig.join("job", 1, 2));
+    let error = first
+        .push_async(second.alloc("t", 1).unwrap(), Reduce::Sum)
+        .unwrap_err();
+    assert!(matches!(error, Error::InvalidUsage { .. }), "{error}");
+}
+
+#[test]
 fn tenants_do_not_notice_each_other() {
     let rig = Rig::start();
     std::thread::scope(|scope| {

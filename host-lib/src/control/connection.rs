@@ -65,8 +65,21 @@ impl Connection {
         &self.path
     }
 
-    /// Asks, and waits for the answer. A refusal is an error.
+    /// Asks, and waits for the answer. A refusal is an error; any other error ends the connection.
     pub fn call(&mut self, request: &Request) -> Result<Received<Reply>> {
+        let answer = self.exchange(request);
+        if answer.is_err() {
+            // A late answer would be taken for that to the next question.
+            self.close();
+        }
+        let answer = answer?;
+        match answer.message {
+            Reply::Refused { code, reason } => Err(Error::Refused { code, reason }),
+            _ => Ok(answer),
+        }
+    }
+
+    fn exchange(&self, request: &Request) -> Result<Received<Reply>> {
         let deadline = Instant::now() + self.timeout;
         loop {
             match send(&self.socket, request, &[]) {
@@ -77,9 +90,9 @@ impl Connection {
                 Err(error) => return Err(self.gone(&error)),
             }
         }
-        let received = loop {
+        loop {
             match receive::<Reply>(&self.socket) {
-                Ok(Some(received)) => break received,
+                Ok(Some(received)) => return Ok(received),
                 Ok(None) => return Err(self.gone(&"connection closed")),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wait(PollFlags::IN, deadline)?
@@ -91,10 +104,6 @@ impl Connection {
                 }
                 Err(error) => return Err(self.gone(&error)),
             }
-        };
-        match received.message {
-            Reply::Refused { code, reason } => Err(Error::Refused { code, reason }),
-            _ => Ok(received),
         }
     }
 

@@ -71,6 +71,8 @@ pub struct Join {
 pub enum AbortCause {
     /// Nothing moved for too long.
     Timeout,
+    /// Nothing moves since a worker left: end the epoch if it is waited for, else go on ([`Reply::Alive`]).
+    Departed,
     /// An operation failed.
     Failed {
         /// Which and how.
@@ -108,7 +110,7 @@ pub enum Reply {
     Left,
     /// To [`Request::Abort`], and to [`Request::Fate`] of an epoch that has ended.
     Ended(Fate),
-    /// To [`Request::Fate`] of an epoch that goes on.
+    /// To [`Request::Fate`], and to [`AbortCause::Departed`], of an epoch that goes on.
     Alive,
     /// To [`Request::Info`].
     Info(Info),

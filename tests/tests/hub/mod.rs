@@ -71,7 +71,13 @@ impl Rig {
         self.join_with(tenant, rank, world, JoinOptions::default())
     }
 
-    pub(crate) fn join_with(&self, tenant: &str, rank: u32, world: u32, options: JoinOptions) -> Worker {
+    pub(crate) fn join_with(
+        &self,
+        tenant: &str,
+        rank: u32,
+        world: u32,
+        options: JoinOptions,
+    ) -> Worker {
         self.hub()
             .join(tenant, rank, world, TOKEN, options)
             .unwrap()

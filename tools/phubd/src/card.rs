@@ -11,6 +11,7 @@ use phub_driver::{
     TenantId,
 };
 use phub_model::{GoldenCard, Params};
+use phub_pci::PciError;
 use phub_sys::{EventFd, Memory};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -135,16 +136,25 @@ impl CardPort {
         let event = event
             .try_clone()
             .map_err(|e| CardError::Full(format!("cannot duplicate an eventfd: {e}")))?;
-        let queue = self.device.create_queue(QueueConfig {
-            tenant,
-            worker,
-            memory: memory.clone(),
-            sq_offset: layout.sq_offset,
-            sq_log2: layout.sq_log2,
-            cq_offset: layout.cq_offset,
-            cq_log2: layout.cq_log2,
-            event: Some(event),
-        })?;
+        let queue = self
+            .device
+            .create_queue(QueueConfig {
+                tenant,
+                worker,
+                memory: memory.clone(),
+                sq_offset: layout.sq_offset,
+                sq_log2: layout.sq_log2,
+                cq_offset: layout.cq_offset,
+                cq_log2: layout.cq_log2,
+                event: Some(event),
+            })
+            .map_err(|error| match error {
+                // A limit of the system for locked memory, say: the card is none the worse for it.
+                Error::Pci(PciError::Mapping { .. } | PciError::System { .. }) => {
+                    CardError::Full(error.to_string())
+                }
+                error => error.into(),
+            })?;
         Ok(Arc::new(queue))
     }
 

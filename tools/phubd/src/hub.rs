@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use phub::control::{Fate, HubCounters, ranks_of};
+use phub::control::{Fate, HubCounters};
 
 use crate::card::{CardError, CardPort};
 use crate::config::Config;
@@ -60,7 +60,7 @@ impl Hub {
             tracing::warn!(tenant, ?ranks, "workers lost");
             self.counters.deaths += ranks.len() as u64;
             let what = "its process ended, or closed its connection".to_owned();
-            self.end_epoch(&tenant, |_| Fate::Lost { ranks, what });
+            self.end_epoch(&tenant, Fate::Lost { ranks, what });
         }
         for id in ids {
             self.connections.remove(id);
@@ -96,7 +96,7 @@ impl Hub {
                 self.remove_tenant(&name);
             } else {
                 // The next job finds clean slots and counts from the start.
-                self.end_epoch(&name, |_| Fate::Deleted);
+                self.end_epoch(&name, Fate::Deleted);
             }
         } else {
             let departed = tenant.departed;
@@ -109,22 +109,14 @@ impl Hub {
         released.map_err(|error| self.refuse(error))
     }
 
-    /// Ends the epoch of a tenant: the card aborts it and lets go of every worker's memory, and each worker is told its fate, which may
-    /// depend on the ranks that were waited for.
-    pub(crate) fn end_epoch(
-        &mut self,
-        name: &str,
-        fate: impl FnOnce(&dyn Fn() -> Vec<u32>) -> Fate,
-    ) {
+    /// Ends the epoch of a tenant: the card aborts it and lets go of every worker's memory, and each
+    /// worker is told its fate.
+    pub(crate) fn end_epoch(&mut self, name: &str, fate: Fate) {
         let Some(tenant) = self.tenants.get(name) else {
             return;
         };
         let id = tenant.id;
         let members: Vec<_> = tenant.members.values().copied().collect();
-        let fate = {
-            let card = &self.card;
-            fate(&|| ranks_of(card.oldest_waits_for(id)))
-        };
         tracing::info!(tenant = name, ?fate, "epoch ended");
         self.counters.aborts += 1;
         // No doorbell any more; then the card gives back what it holds; then it forgets the queues.
@@ -188,10 +180,8 @@ impl Hub {
         };
         tracing::warn!(tenant, rank, what, "worker expelled");
         self.counters.expulsions += 1;
-        self.end_epoch(&tenant, |_| Fate::Expelled {
-            rank,
-            what: what.to_owned(),
-        });
+        let what = what.to_owned();
+        self.end_epoch(&tenant, Fate::Expelled { rank, what });
     }
 
     /// Tells everybody that the card is gone.

@@ -87,7 +87,7 @@ impl Hub {
                 self.leave(id)?;
                 Reply::Left.into()
             }
-            Request::Abort { cause } => Reply::Ended(self.abort(id, cause)?).into(),
+            Request::Abort { cause } => self.abort(id, cause)?.into(),
             Request::Fate => self.fate(id)?.into(),
             Request::Info => Reply::Info(self.info()).into(),
             Request::Tenants => Reply::Tenants {
@@ -103,7 +103,7 @@ impl Hub {
                 if !self.tenants.contains_key(&name) {
                     return Err((Refusal::NoSuchTenant, format!("no tenant `{name}`")));
                 }
-                self.end_epoch(&name, |_| Fate::Deleted);
+                self.end_epoch(&name, Fate::Deleted);
                 self.remove_tenant(&name);
                 Reply::Deleted.into()
             }
@@ -260,43 +260,32 @@ impl Hub {
         })
     }
 
-    fn abort(&mut self, id: ConnectionId, cause: AbortCause) -> Result<Fate, Refused> {
-        let Some((name, by)) = self
+    fn abort(&mut self, id: ConnectionId, cause: AbortCause) -> Result<Reply, Refused> {
+        let member = self
             .member(id)
-            .map(|member| (member.tenant.clone(), member.rank))
-        else {
-            // Somebody else was faster.
-            return match self.fate(id)? {
-                Reply::Ended(fate) => Ok(fate),
-                _ => Err((
-                    Refusal::BadRequest,
-                    "no worker has joined over this connection".into(),
-                )),
-            };
-        };
-        let departed = self.tenants.get(&name).map_or(0, |tenant| tenant.departed);
-        self.end_epoch(&name, |missing| match cause {
-            AbortCause::Timeout if departed != 0 => Fate::Lost {
-                ranks: ranks_of(departed),
-                what: "left while others went on".into(),
-            },
-            AbortCause::Timeout => Fate::Timeout {
-                by,
-                missing: missing(),
-            },
-            AbortCause::Failed { mut what } => {
-                what.truncate(what.floor_char_boundary(1000));
-                Fate::Failed {
-                    by,
-                    what,
-                    missing: missing(),
+            .map(|member| (member.tenant.clone(), member.rank));
+        // If it is none any more, somebody else was faster.
+        if let Some((name, by)) = member
+            && let Some(tenant) = self.tenants.get(&name)
+        {
+            let waited_for = self.card.oldest_waits_for(tenant.id);
+            let missing = ranks_of(waited_for);
+            let departed = ranks_of(waited_for & tenant.departed);
+            let fate = match cause {
+                AbortCause::Timeout | AbortCause::Departed if !departed.is_empty() => Fate::Lost {
+                    ranks: departed,
+                    what: "left while others went on".into(),
+                },
+                AbortCause::Departed => return Ok(Reply::Alive),
+                AbortCause::Timeout => Fate::Timeout { by, missing },
+                AbortCause::Failed { mut what } => {
+                    what.truncate(what.floor_char_boundary(1000));
+                    Fate::Failed { by, what, missing }
                 }
-            }
-        });
-        match self.fate(id)? {
-            Reply::Ended(fate) => Ok(fate),
-            _ => Err((Refusal::CardFailed, "the epoch could not be ended".into())),
+            };
+            self.end_epoch(&name, fate);
         }
+        self.fate(id)
     }
 
     fn fate(&self, id: ConnectionId) -> Result<Reply, Refused> {
