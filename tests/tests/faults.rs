@@ -3,7 +3,7 @@
 
 mod hub;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use hub::{NOTICE, PATIENCE, Processes, Rig, TOKEN};
