@@ -262,7 +262,7 @@ fn is_safe(events: &[Event]) -> bool {
             since.clear();
             true
         }
-        Event::Unmap(_) => since.iter().any(|e| lets_go(e)),
+        Event::Unmap(_) => since.iter().any(lets_go),
         other => {
             since.push(*other);
             true

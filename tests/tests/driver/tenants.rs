@@ -106,7 +106,7 @@ fn counters_are_the_tenants_own() {
         assert_eq!(counters.segments_in, rounds);
         assert_eq!(
             (counters.bytes_out, counters.completions),
-            (64 * u64::from(rounds), rounds.into())
+            (64 * rounds, rounds)
         );
         assert_eq!(counters.aborts, 0);
         drop(worker);
