@@ -62,7 +62,7 @@ impl Served {
             .unwrap()
             .read_to_string(&mut error)
             .unwrap();
-        panic!("no ready line: {said:?} {error}");
+        panic!("no ready line: {said:?} {error} {:?}", child.wait());
     }
 
     fn client(&self) -> Client {
