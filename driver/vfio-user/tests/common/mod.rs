@@ -23,21 +23,21 @@ use phub_pci::{
 use phub_vfio_user::{Server, Stop};
 
 /// Bytes of the toy's BAR0.
-pub const BAR_BYTES: u32 = 0x1_0000;
+pub(crate) const BAR_BYTES: u32 = 0x1_0000;
 /// Writing a number here raises that vector.
-pub const RAISE: u32 = 0x100;
+pub(crate) const RAISE: u32 = 0x100;
 /// Writing an IOVA here (32 bits) reads the dword there into [`DMA_DATA`].
-pub const DMA_ADDRESS: u32 = 0x104;
+pub(crate) const DMA_ADDRESS: u32 = 0x104;
 /// What the last DMA read gave; all ones if it was refused.
-pub const DMA_DATA: u32 = 0x108;
+pub(crate) const DMA_DATA: u32 = 0x108;
 /// Interrupt vectors of the toy.
-pub const VECTORS: usize = 65;
+pub(crate) const VECTORS: usize = 65;
 
 /// The toy: dwords, a DMA read, interrupts.
 #[derive(Default)]
-pub struct Toy(pub Mutex<ToyState>);
+pub(crate) struct Toy(pub Mutex<ToyState>);
 
-pub struct ToyState {
+pub(crate) struct ToyState {
     pub registers: HashMap<u32, u32>,
     pub config: ConfigSpace,
     pub dma: DmaMap,
@@ -149,7 +149,7 @@ impl PciFunction for Toy {
 }
 
 /// A toy behind a socket, served until this is dropped.
-pub struct Served {
+pub(crate) struct Served {
     pub toy: Arc<Toy>,
     pub path: PathBuf,
     pub stop: Stop,
@@ -158,7 +158,7 @@ pub struct Served {
 }
 
 impl Served {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("card.sock");
         let (toy, stop) = (Arc::new(Toy::default()), Stop::new().unwrap());
@@ -177,7 +177,7 @@ impl Served {
     }
 
     /// Ends the server and waits for it.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
@@ -192,13 +192,13 @@ impl Drop for Served {
 }
 
 /// Shared memory of `pages` pages.
-pub fn memory(pages: u64) -> Memory {
+pub(crate) fn memory(pages: u64) -> Memory {
     let fd = memfd(pages * 4096);
     Memory::from_fd(fd, 0, pages * 4096).unwrap()
 }
 
 /// A memfd that can be sealed.
-pub fn memfd(bytes: u64) -> OwnedFd {
+pub(crate) fn memfd(bytes: u64) -> OwnedFd {
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
     let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&fd, bytes).unwrap();
@@ -206,13 +206,13 @@ pub fn memfd(bytes: u64) -> OwnedFd {
 }
 
 /// An eventfd.
-pub fn eventfd() -> OwnedFd {
+pub(crate) fn eventfd() -> OwnedFd {
     use rustix::event::EventfdFlags;
     rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
 }
 
 /// Takes the count of an eventfd.
-pub fn count(fd: &OwnedFd) -> u64 {
+pub(crate) fn count(fd: &OwnedFd) -> u64 {
     let mut count = [0; 8];
     match rustix::io::read(fd, &mut count) {
         Ok(_) => u64::from_ne_bytes(count),
@@ -221,7 +221,7 @@ pub fn count(fd: &OwnedFd) -> u64 {
 }
 
 /// Waits until `done`, at most 5 s.
-pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     for _ in 0..500 {
         if done() {
             return;
@@ -232,13 +232,13 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// A connection on which the test writes the bytes itself.
-pub struct Raw(pub UnixStream);
+pub(crate) struct Raw(pub UnixStream);
 
 /// Reply: flags, errno, body.
-pub type Reply = (u32, u32, Vec<u8>);
+pub(crate) type Reply = (u32, u32, Vec<u8>);
 
 impl Raw {
-    pub fn connect(path: &Path) -> Self {
+    pub(crate) fn connect(path: &Path) -> Self {
         let stream = UnixStream::connect(path).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(10)))
@@ -247,14 +247,14 @@ impl Raw {
     }
 
     /// Connected, and past the version message.
-    pub fn introduced(path: &Path) -> Self {
+    pub(crate) fn introduced(path: &Path) -> Self {
         let mut raw = Self::connect(path);
         let (flags, ..) = raw.ask(1, &[0, 0, 1, 0]).unwrap();
         assert_eq!(flags, 1);
         raw
     }
 
-    pub fn message(command: u16, body: &[u8]) -> Vec<u8> {
+    pub(crate) fn message(command: u16, body: &[u8]) -> Vec<u8> {
         let mut m = vec![7, 0];
         m.extend(command.to_le_bytes());
         m.extend((16 + body.len() as u32).to_le_bytes());
@@ -264,13 +264,13 @@ impl Raw {
     }
 
     /// Sends a command; its reply, or none if the server hung up.
-    pub fn ask(&mut self, command: u16, body: &[u8]) -> Option<Reply> {
+    pub(crate) fn ask(&mut self, command: u16, body: &[u8]) -> Option<Reply> {
         self.0.write_all(&Self::message(command, body)).unwrap();
         self.reply()
     }
 
     /// The errno of a command that must be refused.
-    pub fn refused(&mut self, command: u16, body: &[u8]) -> u32 {
+    pub(crate) fn refused(&mut self, command: u16, body: &[u8]) -> u32 {
         let (flags, errno, rest) = self.ask(command, body).unwrap();
         assert_eq!(
             (flags, rest.len()),
@@ -280,7 +280,7 @@ impl Raw {
         errno
     }
 
-    pub fn reply(&mut self) -> Option<Reply> {
+    pub(crate) fn reply(&mut self) -> Option<Reply> {
         let mut head = [0; 16];
         self.0.read_exact(&mut head).ok()?;
         let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().unwrap());
@@ -290,11 +290,11 @@ impl Raw {
     }
 
     /// Whether the server has closed this connection.
-    pub fn hung_up(&mut self) -> bool {
+    pub(crate) fn hung_up(&mut self) -> bool {
         matches!(self.0.read(&mut [0; 64]), Ok(0) | Err(_))
     }
 
-    pub fn send_with_fds(&mut self, message: &[u8], fds: &[BorrowedFd<'_>]) {
+    pub(crate) fn send_with_fds(&mut self, message: &[u8], fds: &[BorrowedFd<'_>]) {
         use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
         let mut space = vec![std::mem::MaybeUninit::uninit(); 16 * fds.len() + 64];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -305,12 +305,12 @@ impl Raw {
 }
 
 /// Little-endian fields of 4 bytes.
-pub fn words(values: &[u32]) -> Vec<u8> {
+pub(crate) fn words(values: &[u32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
 /// Body of a DMA map or unmap message.
-pub fn map_body(offset: Option<u64>, iova: u64, len: u64) -> Vec<u8> {
+pub(crate) fn map_body(offset: Option<u64>, iova: u64, len: u64) -> Vec<u8> {
     let mut body = words(&[32, if offset.is_some() { 3 } else { 0 }]);
     for v in offset.into_iter().chain([iova, len]) {
         body.extend(v.to_le_bytes());
@@ -319,7 +319,7 @@ pub fn map_body(offset: Option<u64>, iova: u64, len: u64) -> Vec<u8> {
 }
 
 /// Body of a region access.
-pub fn access(region: u32, offset: u64, count: u32, data: &[u8]) -> Vec<u8> {
+pub(crate) fn access(region: u32, offset: u64, count: u32, data: &[u8]) -> Vec<u8> {
     [
         &offset.to_le_bytes()[..],
         &region.to_le_bytes(),
