@@ -654,8 +654,8 @@ module phub_core
   assign trace_abstain_o = trace.abstain;
 
   // ------------------------------------------------------------------ egress
-  logic job_valid, job_ready, sched_idle, sched_busy;
-  egress_job_t job;
+  logic job_valid, job_ready, next_valid, next_ready, sched_idle, sched_busy;
+  egress_job_t job, next_job;
 
   egress_sched #(
       .Queues(Queues),
@@ -704,11 +704,25 @@ module phub_core
       .look_worker_o(look_worker),
       .look_rsp_valid_i(look_rsp_valid),
       .look_rsp_i(look_rsp),
-      .job_valid_o(job_valid),
-      .job_ready_i(job_ready),
-      .job_o(job),
+      .job_valid_o(next_valid),
+      .job_ready_i(next_ready),
+      .job_o(next_job),
       .idle_o(sched_idle),
       .busy_o(sched_busy)
+  );
+
+  // The next job is found while the beats of the last are read.
+  stream_reg #(
+      .Width($bits(egress_job_t))
+  ) u_jobs (
+      .clk_i,
+      .rst_i(rst_core),
+      .push_valid_i(next_valid),
+      .push_ready_o(next_ready),
+      .push_data_i(next_job),
+      .pop_valid_o(job_valid),
+      .pop_ready_i(job_ready),
+      .pop_data_o(job)
   );
 
   logic wr_valid, wr_ready, wbeat_valid, wbeat_ready, egress_idle;
