@@ -226,7 +226,10 @@ impl Engine {
             }
         }
         if let Err(error) = self.ring.ring() {
-            self.fail(self.gone(&error));
+            // The hub lets go of the kick socket when it ends the epoch, and when it ends itself: it knows which.
+            tracing::debug!(%error, "the hub does not take kicks any more");
+            let fate = self.fate();
+            self.fail(fate);
         }
     }
 

@@ -87,6 +87,8 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wait(PollFlags::OUT, deadline)?
                 }
+                // A hub that has closed the connection may have said why: that is still to be read.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
                 Err(error) => return Err(self.gone(&error)),
             }
         }

@@ -1,7 +1,7 @@
 // Copyright phub contributors. SPDX-License-Identifier: Apache-2.0
 //! The hub's state: tenants, workers, and how epochs end. One thread owns it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use phub::control::{Fate, HubCounters};
@@ -50,15 +50,16 @@ impl Hub {
 
     /// Connections that closed, or whose process ended: their workers are lost.
     pub(crate) fn closed(&mut self, ids: &[ConnectionId]) {
-        let mut lost: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        let mut lost: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for member in ids.iter().filter_map(|id| self.member(*id)) {
             lost.entry(member.tenant.clone())
                 .or_default()
-                .push(member.rank);
+                .insert(member.rank);
         }
         for (tenant, ranks) in lost {
             tracing::warn!(tenant, ?ranks, "workers lost");
             self.counters.deaths += ranks.len() as u64;
+            let ranks = ranks.into_iter().collect();
             let what = "its process ended, or closed its connection".to_owned();
             self.end_epoch(&tenant, Fate::Lost { ranks, what });
         }
