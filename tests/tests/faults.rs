@@ -298,7 +298,11 @@ fn a_worker_dropped_with_work_in_flight_is_lost() {
         .unwrap();
     drop(first);
     assert!(handle.wait().is_err());
-    let error = second.push_pull("t", &mut [1.0], Reduce::Sum).unwrap_err();
+    // What the card had taken in before the hub noticed may still complete; nothing after it does.
+    let error = match second.push_pull("t", &mut [1.0], Reduce::Sum) {
+        Ok(_) => second.push_pull("u", &mut [1.0], Reduce::Sum).unwrap_err(),
+        Err(error) => error,
+    };
     assert!(
         matches!(&error, Error::PeerLost { missing, .. } if *missing == [0]),
         "{error}"
