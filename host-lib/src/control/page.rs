@@ -5,9 +5,11 @@
 //! | --- | --- | --- | --- |
 //! | 0x000 | 4 | worker | index of the next free submission entry (shadow doorbell) |
 //! | 0x004 | 4 | worker | index of the next completion entry it will read (shadow doorbell) |
-//! | 0x080 | 4 | hub | 1: nobody polls the shadow doorbells, write a byte to the kick socket after ringing one |
+//! | 0x080 | 4 | hub | 1: nobody polls the shadow doorbells, write a byte to the kick socket after ringing one that is due |
 //! | 0x084 | 4 | hub | 1: the epoch has ended and the card does not touch the arena any more |
 //! | 0x088 | 8 | hub | ranks that have left the epoch, one bit each |
+//!
+//! A submission tail is due whenever it has moved, a completion head now and then ([`Layout::head_is_due`]).
 //!
 //! The hub trusts nothing in it: a wrong shadow doorbell stops the worker's queue.
 
@@ -62,6 +64,17 @@ impl Layout {
         })
     }
 
+    /// Whether the card must hear of completion head `head`, if `known` is what it heard last.
+    ///
+    /// Telling it of every entry is dear and of no use: it needs to know before the ring is full. But it fetches no descriptor
+    /// whose completion would have no room, so a head that is due and not told can stop a queue for good. Worker and hub both
+    /// go by this: the head has entered another quarter of the ring, or gone round it.
+    pub fn head_is_due(&self, known: u32, head: u32) -> bool {
+        let size = 1u32 << self.cq_log2;
+        let quarter = size.div_ceil(4);
+        known / quarter != head / quarter || head.wrapping_sub(known) % size >= quarter
+    }
+
     /// Whether its parts follow each other inside `arena_bytes`, as [`Layout::new`] makes them.
     pub fn is_sound(&self) -> bool {
         let ends = |offset: u64, log2: u8| {
@@ -99,16 +112,22 @@ impl ControlPage {
     pub fn ring_sq(&self, tail: u16) -> bool {
         // Release: pairs with the hub's Acquire in `sq_tail`; the entries are visible before the tail is.
         self.word(SQ_TAIL).store(tail.into(), Ordering::Release);
-        // The fence orders the store before the load: either the hub sees the new tail in its last look before it
-        // sleeps, or we see that it sleeps. Pairs with the fence in `set_asleep`.
-        fence(Ordering::SeqCst);
-        self.word(ASLEEP).load(Ordering::Relaxed) != 0
+        self.is_asleep()
     }
 
-    /// Worker: states that completion entries before `head` have been read.
-    pub fn ring_cq(&self, head: u16) {
+    /// Worker: states that completion entries before `head` have been read, and says whether the hub must be kicked
+    /// if that is due ([`Layout::head_is_due`]).
+    pub fn ring_cq(&self, head: u16) -> bool {
         // Release: our reads of the entries come before; the card may overwrite them once it knows the head.
         self.word(CQ_HEAD).store(head.into(), Ordering::Release);
+        self.is_asleep()
+    }
+
+    fn is_asleep(&self) -> bool {
+        // The fence orders the doorbell's store before the load: either the hub sees the doorbell in its last look before
+        // it sleeps, or we see that it sleeps. Pairs with the fence in `set_asleep`.
+        fence(Ordering::SeqCst);
+        self.word(ASLEEP).load(Ordering::Relaxed) != 0
     }
 
     /// Hub: the worker's submission tail; any value.
@@ -160,6 +179,21 @@ impl ControlPage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_head_is_due_before_the_card_runs_out_of_room() {
+        for log2 in RING_LOG2 {
+            let (layout, size) = (Layout::new(0, log2).unwrap(), 1 << log2);
+            for known in (0..size).step_by(size as usize / 16 + 1) {
+                assert!(!layout.head_is_due(known, known));
+                for moved in size.div_ceil(4)..size {
+                    let head = (known + moved) % size;
+                    assert!(layout.head_is_due(known, head), "{log2}: {known} to {head}");
+                }
+            }
+            assert!(layout.head_is_due(size - 1, size), "nonsense is noticed");
+        }
+    }
 
     #[test]
     fn layouts_are_sound_or_none() {

@@ -19,6 +19,7 @@ pub(crate) struct Ring {
     sq: SubmissionQueue,
     cq: CompletionQueue,
     page: ControlPage,
+    layout: Layout,
     /// Wakes the hub's doorbell thread.
     kick: OwnedFd,
     /// Tail and head the hub knows.
@@ -31,6 +32,7 @@ impl Ring {
             sq: SubmissionQueue::new(memory, layout.sq_offset, layout.sq_log2)?,
             cq: CompletionQueue::new(memory, layout.cq_offset, layout.cq_log2)?,
             page: ControlPage::new(memory)?,
+            layout: *layout,
             kick,
             rung: (0, 0),
         })
@@ -58,10 +60,11 @@ impl Ring {
     /// Tells the hub about what was pushed and popped since.
     pub(crate) fn ring(&mut self) -> io::Result<()> {
         let (tail, head) = (self.sq.tail(), self.cq.head());
-        if head != self.rung.1 {
-            self.page.ring_cq(head);
-        }
-        let kick = tail != self.rung.0 && self.page.ring_sq(tail);
+        let (known_tail, known_head) = self.rung;
+        let mut kick = head != known_head
+            && self.page.ring_cq(head)
+            && self.layout.head_is_due(known_head.into(), head.into());
+        kick |= tail != known_tail && self.page.ring_sq(tail);
         self.rung = (tail, head);
         if kick {
             match send(&self.kick, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {

@@ -52,8 +52,7 @@ struct Watched {
     page: ControlPage,
     /// Our end of the worker's kick socket.
     kick: Arc<OwnedFd>,
-    sq_size: u32,
-    cq_size: u32,
+    layout: Layout,
     sq_tail: u32,
     cq_head: u32,
     nonsense: bool,
@@ -94,8 +93,7 @@ impl Doorbells {
             queue,
             page,
             kick: Arc::new(kick),
-            sq_size: 1 << layout.sq_log2,
-            cq_size: 1 << layout.cq_log2,
+            layout: *layout,
             sq_tail: 0,
             cq_head: 0,
             nonsense: false,
@@ -240,8 +238,11 @@ impl Inner {
 }
 
 impl Watched {
+    /// Whether a doorbell is due.
     fn is_rung(&self) -> bool {
-        !self.nonsense && self.page.sq_tail() != self.sq_tail
+        !self.nonsense
+            && (self.page.sq_tail() != self.sq_tail
+                || self.layout.head_is_due(self.cq_head, self.page.cq_head()))
     }
 
     /// Passes on what is new. How many doorbells that were.
@@ -249,18 +250,15 @@ impl Watched {
         let mut rung = 0;
         // The head first: it makes room for the completions of what the tail brings.
         let head = self.page.cq_head();
-        if head != self.cq_head {
-            let head = self.check("completion head", head, self.cq_size)?;
-            // Often is dear, and early is of no use: the card needs to know before the ring is full.
-            if (head.wrapping_sub(self.cq_head) & (self.cq_size - 1)) >= self.cq_size.div_ceil(4) {
-                self.queue.ring_cq(head as u16).map_err(|e| card(&e))?;
-                self.cq_head = head;
-                rung += 1;
-            }
+        if self.layout.head_is_due(self.cq_head, head) {
+            let head = self.check("completion head", head, self.layout.cq_log2)?;
+            self.queue.ring_cq(head as u16).map_err(|e| card(&e))?;
+            self.cq_head = head;
+            rung += 1;
         }
         let tail = self.page.sq_tail();
         if tail != self.sq_tail {
-            let tail = self.check("submission tail", tail, self.sq_size)?;
+            let tail = self.check("submission tail", tail, self.layout.sq_log2)?;
             self.queue.ring_sq(tail as u16).map_err(|e| card(&e))?;
             self.sq_tail = tail;
             rung += 1;
@@ -268,7 +266,8 @@ impl Watched {
         Ok(rung)
     }
 
-    fn check(&self, what: &str, value: u32, size: u32) -> Result<u32, Report> {
+    fn check(&self, what: &str, value: u32, log2: u8) -> Result<u32, Report> {
+        let size = 1 << log2;
         if value < size {
             return Ok(value);
         }
