@@ -7,11 +7,37 @@ use phub_model::{GoldenCard, Params};
 use phub_pci::PciFunction;
 use phub_sim::{CardConfig, RunningCard};
 
-/// `model`: the golden model. `sim`: the Verilated card, on a thread of its own.
-pub fn card(kind: &str) -> Result<Arc<dyn PciFunction>, Box<dyn std::error::Error>> {
+/// Which card runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CardKind {
+    /// The golden model.
+    Golden,
+    /// The Verilated card, on a thread of its own.
+    Verilated,
+}
+
+impl CardKind {
+    const ALL: [Self; 2] = [Self::Golden, Self::Verilated];
+
+    /// As it is called on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Golden => "golden",
+            Self::Verilated => "verilated",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// A card of this kind, running.
+pub fn card(kind: CardKind) -> Result<Arc<dyn PciFunction>, Box<dyn std::error::Error>> {
     match kind {
-        "model" => Ok(Arc::new(GoldenCard::new(Params::default()))),
-        "sim" => {
+        CardKind::Golden => Ok(Arc::new(GoldenCard::new(Params::default()))),
+        CardKind::Verilated => {
             let on_failure =
                 Box::new(|failure: &phub_sim::Failure| eprintln!("the card failed: {failure}"));
             Ok(Arc::new(RunningCard::start(
@@ -19,6 +45,5 @@ pub fn card(kind: &str) -> Result<Arc<dyn PciFunction>, Box<dyn std::error::Erro
                 on_failure,
             )?))
         }
-        _ => Err(format!("no card `{kind}`: model, sim").into()),
     }
 }

@@ -3,11 +3,41 @@
 
 mod hub;
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use hub::{PATIENCE, Process, Processes, Rig, TOKEN};
 use phub::admin::CreateTenant;
 use phub::{Error, JoinOptions, Reduce, Waited, Worker};
+use phub_tests::running::CardKind;
+
+on_every_card!(
+    push_pull_of_every_length_and_number_of_workers,
+    mean_is_the_sum_over_the_number,
+    push_then_pull,
+    some_contribute_and_all_take,
+    broadcast_from_every_root,
+    nobody_passes_a_barrier_early,
+    the_same_name_with_a_new_buffer,
+    a_second_job_after_a_first,
+    a_worker_that_comes_back_waits_for_the_last_run_to_end,
+    many_small_tensors_between_two_large_ones,
+    more_in_flight_than_the_rings_hold,
+    room_for_completions_is_made_while_the_hub_sleeps,
+    sequence_numbers_wrap,
+    infinities_and_nans_are_flagged,
+    handles_wait_as_long_as_they_are_told,
+    threads_may_wait_at_the_same_time,
+    a_different_order_is_a_mismatch_and_no_hang,
+    other_lengths_and_reductions_are_mismatches,
+    what_cannot_work_is_refused_and_harms_nothing,
+    who_goes_on_after_others_have_left_is_told,
+    who_has_left_after_doing_its_part_is_not_blamed,
+    tensors_of_another_worker_are_refused,
+    tenants_do_not_notice_each_other,
+    the_operator_sees_what_goes_on,
+    processes_sum_too,
+);
 
 /// Numbers of workers that are special: alone, a pair, odd, more than a machine has cores.
 const WORLDS: [u32; 4] = [1, 2, 3, 12];
@@ -59,10 +89,9 @@ fn step(worker: &Worker, salt: u32, len: usize) {
     assert_eq!(data, sum(worker.world(), salt, len));
 }
 
-#[test]
-fn push_pull_of_every_length_and_number_of_workers() {
+fn push_pull_of_every_length_and_number_of_workers(card: CardKind) {
     for world in WORLDS {
-        Rig::start().run("job", world, |worker| {
+        Rig::start(card).run("job", world, |worker| {
             for (salt, len) in lengths().into_iter().enumerate() {
                 let mut data = values(worker.rank(), salt as u32, len);
                 let certificate = worker.push_pull("t", &mut data, Reduce::Sum).unwrap();
@@ -76,10 +105,9 @@ fn push_pull_of_every_length_and_number_of_workers() {
     }
 }
 
-#[test]
-fn mean_is_the_sum_over_the_number() {
+fn mean_is_the_sum_over_the_number(card: CardKind) {
     for world in WORLDS {
-        Rig::start().run("job", world, |worker| {
+        Rig::start(card).run("job", world, |worker| {
             let mut data = values(worker.rank(), 1, 1000);
             worker.push_pull("t", &mut data, Reduce::Mean).unwrap();
             let expected: Vec<f32> = sum(world, 1, 1000)
@@ -91,10 +119,9 @@ fn mean_is_the_sum_over_the_number() {
     }
 }
 
-#[test]
-fn push_then_pull() {
+fn push_then_pull(card: CardKind) {
     for world in WORLDS {
-        Rig::start().run("job", world, |worker| {
+        Rig::start(card).run("job", world, |worker| {
             for (salt, len) in [1, 17, 256, 257, 8192, 40_000].into_iter().enumerate() {
                 let salt = salt as u32;
                 worker
@@ -120,9 +147,8 @@ fn push_then_pull() {
     }
 }
 
-#[test]
-fn some_contribute_and_all_take() {
-    Rig::start().run("job", 3, |worker| {
+fn some_contribute_and_all_take(card: CardKind) {
+    Rig::start(card).run("job", 3, |worker| {
         let mut data = vec![0.0; 3000];
         // Workers 0 and 2 contribute, worker 1 only takes; then nobody contributes.
         if worker.rank() == 1 {
@@ -147,10 +173,9 @@ fn some_contribute_and_all_take() {
     });
 }
 
-#[test]
-fn broadcast_from_every_root() {
+fn broadcast_from_every_root(card: CardKind) {
     for world in WORLDS {
-        Rig::start().run("job", world, |worker| {
+        Rig::start(card).run("job", world, |worker| {
             for root in 0..world {
                 let expected = values(root, root, 20_001);
                 let mut data = if worker.rank() == root {
@@ -170,11 +195,10 @@ fn broadcast_from_every_root() {
     }
 }
 
-#[test]
-fn nobody_passes_a_barrier_early() {
+fn nobody_passes_a_barrier_early(card: CardKind) {
     use std::sync::atomic::{AtomicU32, Ordering};
     let arrived = AtomicU32::new(0);
-    Rig::start().run("job", 3, |worker| {
+    Rig::start(card).run("job", 3, |worker| {
         for round in 1..=5 {
             std::thread::sleep(Duration::from_millis(u64::from(worker.rank()) * 3));
             arrived.fetch_add(1, Ordering::SeqCst);
@@ -184,9 +208,8 @@ fn nobody_passes_a_barrier_early() {
     });
 }
 
-#[test]
-fn the_same_name_with_a_new_buffer() {
-    Rig::start().run("job", 2, |worker| {
+fn the_same_name_with_a_new_buffer(card: CardKind) {
+    Rig::start(card).run("job", 2, |worker| {
         for salt in 0..20 {
             // Every round another length, and another place in the arena.
             let _elsewhere = worker.alloc("hole", 100 * salt as usize + 1).unwrap();
@@ -195,9 +218,8 @@ fn the_same_name_with_a_new_buffer() {
     });
 }
 
-#[test]
-fn a_second_job_after_a_first() {
-    let rig = Rig::start();
+fn a_second_job_after_a_first(card: CardKind) {
+    let rig = Rig::start(card);
     let token = TOKEN;
     rig.admin()
         .create_tenant(CreateTenant {
@@ -240,9 +262,8 @@ fn a_second_job_after_a_first() {
     rig.run("fleeting", 3, |worker| step(&worker, 1, 100));
 }
 
-#[test]
-fn a_worker_that_comes_back_waits_for_the_last_run_to_end() {
-    let rig = Rig::start();
+fn a_worker_that_comes_back_waits_for_the_last_run_to_end(card: CardKind) {
+    let rig = Rig::start(card);
     let (first, second) = (rig.join("job", 0, 2), rig.join("job", 1, 2));
     first.leave().unwrap();
     let again = std::thread::scope(|scope| {
@@ -259,9 +280,8 @@ fn a_worker_that_comes_back_waits_for_the_last_run_to_end() {
     });
 }
 
-#[test]
-fn many_small_tensors_between_two_large_ones() {
-    Rig::start().run("job", 3, |worker| {
+fn many_small_tensors_between_two_large_ones(card: CardKind) {
+    Rig::start(card).run("job", 3, |worker| {
         let lengths: Vec<usize> = [300_000]
             .into_iter()
             .chain((1..=150).map(|i| i % 37 + 1))
@@ -286,14 +306,13 @@ fn many_small_tensors_between_two_large_ones() {
     });
 }
 
-#[test]
-fn more_in_flight_than_the_rings_hold() {
+fn more_in_flight_than_the_rings_hold(card: CardKind) {
     let options = JoinOptions {
         arena_bytes: 96 << 20,
         crc: false,
         ..Default::default()
     };
-    Rig::start().run_with("job", 2, &options, |worker| {
+    Rig::start(card).run_with("job", 2, &options, |worker| {
         // 40 MiB are 1280 chunks, the rings hold 1023; and 1500 operations of one element.
         let big = worker.alloc("big", 10 << 20).unwrap();
         let big = worker.push_pull_async(big, Reduce::Sum).unwrap();
@@ -310,13 +329,44 @@ fn more_in_flight_than_the_rings_hold() {
     });
 }
 
-#[test]
-fn sequence_numbers_wrap() {
+/// The card fetches no descriptor without room for its completion. Worker 0 fills its ring while some of that room is taken by
+/// completions it has read and not yet reported; when it reports them, it has nothing to submit, and the hub is asleep.
+fn room_for_completions_is_made_while_the_hub_sleeps(card: CardKind) {
+    let (filled, asleep) = (Barrier::new(2), Barrier::new(2));
+    Rig::start(card).run("job", 2, |worker| {
+        let one = |i: usize| {
+            let tensor = worker.stage("one", &[i as f32]).unwrap();
+            worker.push_pull_async(tensor, Reduce::Sum).unwrap()
+        };
+        for i in 0..200 {
+            one(i).wait().unwrap();
+        }
+        let all = || (0..1023).map(one).collect::<Vec<_>>();
+        let handles = if worker.rank() == 0 {
+            let handles = all();
+            filled.wait();
+            asleep.wait();
+            handles
+        } else {
+            filled.wait();
+            let handles = all();
+            std::thread::sleep(Duration::from_millis(300));
+            asleep.wait();
+            handles
+        };
+        for (i, handle) in handles.into_iter().enumerate() {
+            let done = handle.wait().unwrap();
+            assert_eq!(done.tensor.to_vec().unwrap(), [2.0 * i as f32]);
+        }
+    });
+}
+
+fn sequence_numbers_wrap(card: CardKind) {
     let options = JoinOptions {
         first_sequence: u32::MAX - 40,
         ..Default::default()
     };
-    Rig::start().run_with("job", 2, &options, |worker| {
+    Rig::start(card).run_with("job", 2, &options, |worker| {
         for salt in 0..30 {
             step(&worker, salt, 777);
             worker
@@ -329,9 +379,8 @@ fn sequence_numbers_wrap() {
     });
 }
 
-#[test]
-fn infinities_and_nans_are_flagged() {
-    Rig::start().run("job", 2, |worker| {
+fn infinities_and_nans_are_flagged(card: CardKind) {
+    Rig::start(card).run("job", 2, |worker| {
         let mut data = vec![1.0; 100];
         assert!(
             !worker
@@ -372,9 +421,8 @@ fn infinities_and_nans_are_flagged() {
     });
 }
 
-#[test]
-fn handles_wait_as_long_as_they_are_told() {
-    let rig = Rig::start();
+fn handles_wait_as_long_as_they_are_told(card: CardKind) {
+    let rig = Rig::start(card);
     let (first, second) = (rig.join("job", 0, 2), rig.join("job", 1, 2));
     let handle = first
         .push_pull_async(first.stage("t", &[1.0]).unwrap(), Reduce::Sum)
@@ -399,9 +447,8 @@ fn handles_wait_as_long_as_they_are_told() {
     second.leave().unwrap();
 }
 
-#[test]
-fn threads_may_wait_at_the_same_time() {
-    Rig::start().run("job", 2, |worker| {
+fn threads_may_wait_at_the_same_time(card: CardKind) {
+    Rig::start(card).run("job", 2, |worker| {
         let handles: Vec<_> = (0..32)
             .map(|i| {
                 let tensor = worker
@@ -423,10 +470,9 @@ fn threads_may_wait_at_the_same_time() {
     });
 }
 
-#[test]
-fn a_different_order_is_a_mismatch_and_no_hang() {
+fn a_different_order_is_a_mismatch_and_no_hang(card: CardKind) {
     let start = Instant::now();
-    let errors = Rig::start().run("job", 2, |worker| {
+    let errors = Rig::start(card).run("job", 2, |worker| {
         let names = if worker.rank() == 0 {
             ["a", "b"]
         } else {
@@ -450,10 +496,9 @@ fn a_different_order_is_a_mismatch_and_no_hang() {
     );
 }
 
-#[test]
-fn other_lengths_and_reductions_are_mismatches() {
+fn other_lengths_and_reductions_are_mismatches(card: CardKind) {
     for case in 0..2 {
-        let errors = Rig::start().run("job", 2, |worker| {
+        let errors = Rig::start(card).run("job", 2, |worker| {
             let odd = worker.rank() == 1;
             let len = if case == 0 && odd { 11 } else { 10 };
             let reduce = if case == 1 && odd {
@@ -473,9 +518,8 @@ fn other_lengths_and_reductions_are_mismatches() {
     }
 }
 
-#[test]
-fn what_cannot_work_is_refused_and_harms_nothing() {
-    let rig = Rig::start();
+fn what_cannot_work_is_refused_and_harms_nothing(card: CardKind) {
+    let rig = Rig::start(card);
     let usage = |result: phub::Result<()>| {
         let error = result.unwrap_err();
         assert!(
@@ -533,9 +577,8 @@ fn what_cannot_work_is_refused_and_harms_nothing() {
     step(&worker, 1, 1000);
 }
 
-#[test]
-fn who_goes_on_after_others_have_left_is_told() {
-    let rig = Rig::start();
+fn who_goes_on_after_others_have_left_is_told(card: CardKind) {
+    let rig = Rig::start(card);
     let (first, second) = (rig.join("job", 0, 3), rig.join("job", 1, 3));
     let third = rig.join("job", 2, 3);
     std::thread::scope(|scope| {
@@ -554,9 +597,8 @@ fn who_goes_on_after_others_have_left_is_told() {
     assert!(start.elapsed() < hub::NOTICE);
 }
 
-#[test]
-fn who_has_left_after_doing_its_part_is_not_blamed() {
-    let rig = Rig::start();
+fn who_has_left_after_doing_its_part_is_not_blamed(card: CardKind) {
+    let rig = Rig::start(card);
     let [root, quick, slow] = [0, 1, 2].map(|rank| rig.join("job", rank, 3));
     root.broadcast("weights", &mut [4.0; 10], 0).unwrap();
     root.leave().unwrap();
@@ -574,9 +616,8 @@ fn who_has_left_after_doing_its_part_is_not_blamed() {
     });
 }
 
-#[test]
-fn tensors_of_another_worker_are_refused() {
-    let rig = Rig::start();
+fn tensors_of_another_worker_are_refused(card: CardKind) {
+    let rig = Rig::start(card);
     let (first, second) = (rig.join("job", 0, 2), rig.join("job", 1, 2));
     let error = first
         .push_async(second.alloc("t", 1).unwrap(), Reduce::Sum)
@@ -584,9 +625,8 @@ fn tensors_of_another_worker_are_refused() {
     assert!(matches!(error, Error::InvalidUsage { .. }), "{error}");
 }
 
-#[test]
-fn tenants_do_not_notice_each_other() {
-    let rig = Rig::start();
+fn tenants_do_not_notice_each_other(card: CardKind) {
+    let rig = Rig::start(card);
     std::thread::scope(|scope| {
         for (tenant, world) in [("a", 2), ("b", 3), ("c", 1)] {
             let rig = &rig;
@@ -608,9 +648,8 @@ fn tenants_do_not_notice_each_other() {
     });
 }
 
-#[test]
-fn the_operator_sees_what_goes_on() {
-    let rig = Rig::start();
+fn the_operator_sees_what_goes_on(card: CardKind) {
+    let rig = Rig::start(card);
     let mut admin = rig.admin();
     let info = admin.info().unwrap();
     assert_eq!((info.workers, info.tenants, info.auto_create), (0, 0, true));
@@ -671,9 +710,8 @@ fn step_other(worker: &Worker) {
     worker.push_pull("t", &mut [1.0; 300], Reduce::Sum).unwrap();
 }
 
-#[test]
-fn processes_sum_too() {
-    let rig = Processes::start();
+fn processes_sum_too(card: CardKind) {
+    let rig = Processes::start(card);
     for world in WORLDS {
         let tenant = format!("job{world}");
         let workers: Vec<Process> = (0..world)

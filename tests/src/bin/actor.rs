@@ -1,7 +1,7 @@
 // Copyright phub contributors. SPDX-License-Identifier: Apache-2.0
 //! One process of a test that needs several: a card, a hub, or a worker.
 //!
-//!     actor card model|sim SOCKET
+//!     actor card golden|verilated SOCKET
 //!     actor hub CARD SOCKET
 //!     actor worker ADDRESS TENANT RANK WORLD STEPS ELEMENTS
 //!
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use phub::{Hub, JoinOptions, Reduce};
 use phub_pci::PciFunction;
+use phub_tests::running::{self, CardKind};
 use phub_vfio_user::{Server, Stop};
 use phubd::{Card, Config, Daemon};
 
@@ -40,7 +41,8 @@ fn main() -> Outcome {
 }
 
 fn card(kind: &str, socket: &Path) -> Outcome {
-    let card: Arc<dyn PciFunction> = phub_tests::running::card(kind)?;
+    let kind = CardKind::named(kind).ok_or_else(|| format!("no such card: {kind}"))?;
+    let card: Arc<dyn PciFunction> = running::card(kind)?;
     let server = Server::bind(socket)?;
     say("ready")?;
     Ok(server.run(&*card, &Stop::new()?)?)

@@ -1,7 +1,7 @@
 // Copyright phub contributors. SPDX-License-Identifier: Apache-2.0
 //! A hub with its card, workers as threads, and other roles as processes.
 //!
-//! `PHUB_TEST_CARD=sim` runs the same tests on the Verilated card instead of the golden model.
+//! A test is written once, as a function of a [`CardKind`], and [`on_every_card!`] runs it on each.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::io::{BufRead, BufReader};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use phub::admin::Admin;
 use phub::{Hub, JoinOptions, Worker};
+use phub_tests::running::{self, CardKind};
 use phubd::{Card, Config, Daemon};
 use tempfile::TempDir;
 
@@ -23,9 +24,17 @@ pub(crate) const NOTICE: Duration = Duration::from_secs(5);
 /// No step of a test takes longer, on any card.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Which card the tests run on.
-pub(crate) fn card_kind() -> String {
-    std::env::var("PHUB_TEST_CARD").unwrap_or_else(|_| "model".to_owned())
+/// Runs each test, a function of a [`CardKind`], on the golden model and on the Verilated card.
+#[macro_export]
+macro_rules! on_every_card {
+    ($($test:ident),* $(,)?) => {
+        mod golden {
+            $(#[test] fn $test() { super::$test(phub_tests::running::CardKind::Golden); })*
+        }
+        mod verilated {
+            $(#[test] fn $test() { super::$test(phub_tests::running::CardKind::Verilated); })*
+        }
+    };
 }
 
 /// A hub in this process.
@@ -36,13 +45,13 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    pub(crate) fn start() -> Self {
-        Self::with(|_| {})
+    pub(crate) fn start(card: CardKind) -> Self {
+        Self::with(card, |_| {})
     }
 
-    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(card: CardKind, change: impl FnOnce(&mut Config)) -> Self {
         let dir = TempDir::new().unwrap();
-        let card = phub_tests::running::card(&card_kind()).unwrap();
+        let card = running::card(card).unwrap();
         let mut config = Config::new(Card::Function(card), dir.path().join("hub"));
         change(&mut config);
         Self {
@@ -231,11 +240,11 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(card: CardKind) -> Self {
         let dir = TempDir::new().unwrap();
         let card_socket = dir.path().join("card").display().to_string();
         let hub_socket = dir.path().join("hub").display().to_string();
-        let card = Process::start(&["card", &card_kind(), &card_socket]);
+        let card = Process::start(&["card", card.name(), &card_socket]);
         card.line("ready", PATIENCE);
         let hub = Process::start(&["hub", &format!("vfio-user:{card_socket}"), &hub_socket]);
         hub.line("ready", PATIENCE);
