@@ -32,9 +32,15 @@ impl EventFd {
     }
 
     /// Wakes who waits, now or later. Signals before it waits count as one.
+    ///
+    /// Whoever shares the eventfd can make it blocking and fill it: so it is written only when it has room.
     pub fn signal(&self) -> io::Result<()> {
-        match write(&self.0, &1u64.to_ne_bytes()) {
+        let mut room = [PollFd::new(&self.0, PollFlags::OUT)];
+        if poll(&mut room, Some(&Timespec::default()))? == 0 {
             // Full is signalled.
+            return Ok(());
+        }
+        match write(&self.0, &1u64.to_ne_bytes()) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -95,6 +101,15 @@ mod tests {
         let start = Instant::now();
         assert!(!event.wait(Duration::from_millis(20)).unwrap());
         assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_full_and_blocking_one_holds_nobody_up() {
+        let event = EventFd::new().unwrap();
+        rustix::io::ioctl_fionbio(&event, false).unwrap();
+        write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        event.signal().unwrap();
+        assert!(event.wait(Duration::ZERO).unwrap());
     }
 
     #[test]

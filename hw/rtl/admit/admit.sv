@@ -36,10 +36,9 @@ module admit
 
   always_comb begin
     join_hdr_o = hdr_q;
-    if (hdr_q.status == StOk) begin
-      if (!cfg.enable || count_t'(hdr_q.worker) >= cfg.workers) join_hdr_o.status = StTenantOff;
-      else if (hdr_q.epoch != cfg.epoch) join_hdr_o.status = StStaleEpoch;
-    end
+    // Before what the payload's way here has found: who is not of the epoch is told so first.
+    if (!cfg.enable || count_t'(hdr_q.worker) >= cfg.workers) join_hdr_o.status = StTenantOff;
+    else if (hdr_q.epoch != cfg.epoch) join_hdr_o.status = StStaleEpoch;
   end
 
   always_ff @(posedge clk_i) begin
@@ -54,5 +53,5 @@ module admit
     if (rst_i) state_q <= WaitHeader;
   end
 
-  `PHUB_ASSERT(no_upgrade_a, !join_valid_o || hdr_q.status == StOk || join_hdr_o.status == hdr_q.status)
+  `PHUB_ASSERT(no_upgrade_a, !join_valid_o || hdr_q.status == StOk || join_hdr_o.status != StOk)
 endmodule : admit

@@ -59,11 +59,10 @@ async def judges_each_header(dut, idle, push_back):
         join, given = unpack("seg_hdr_t", join), unpack("tenant_cfg_t", join_cfg)
         assert (given.workers, given.epoch, given.slot_base) == (cfg["workers"], cfg["epoch"], cfg["slot_base"])
         expected = hdr["status"]
-        if expected == CONST["StOk"]:
-            if not cfg["enable"] or hdr["worker"] >= cfg["workers"]:
-                expected = CONST["StTenantOff"]
-            elif hdr["epoch"] != cfg["epoch"]:
-                expected = CONST["StStaleEpoch"]
+        if not cfg["enable"] or hdr["worker"] >= cfg["workers"]:
+            expected = CONST["StTenantOff"]
+        elif hdr["epoch"] != cfg["epoch"]:
+            expected = CONST["StStaleEpoch"]
         assert join.status == expected, (hdr, cfg)
         assert (join.seq, join.tenant, join.worker, join.last) == (hdr["seq"], hdr["tenant"], hdr["worker"], hdr["last"])
         verdicts.add(expected)

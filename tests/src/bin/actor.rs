@@ -4,15 +4,19 @@
 //!     actor card golden|verilated SOCKET
 //!     actor hub CARD SOCKET
 //!     actor worker ADDRESS TENANT RANK WORLD STEPS ELEMENTS
+//!     actor forker SOCKET TENANT RANK WORLD
 //!
 //! Each prints what the test waits for, a line at a time, and ends with the process that started it.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use phub::control::{Connection, Join, Request};
 use phub::{Hub, JoinOptions, Reduce};
 use phub_pci::PciFunction;
 use phub_tests::running::{self, CardKind};
@@ -36,6 +40,9 @@ fn main() -> Outcome {
             steps.parse()?,
             elements.parse()?,
         ),
+        ["forker", socket, tenant, rank, world] => {
+            forker(Path::new(socket), tenant, rank.parse()?, world.parse()?)
+        }
         _ => Err(format!("no such role: {args:?}").into()),
     }
 }
@@ -90,6 +97,25 @@ fn worker(
     }
     worker.leave()?;
     say("done")
+}
+
+/// Joins, and starts a process that keeps the connection to the hub open.
+fn forker(socket: &Path, tenant: &str, rank: u32, world: u32) -> Outcome {
+    let mut connection = Connection::open(socket, Duration::from_secs(5))?;
+    connection.call(&Request::Join(Join {
+        tenant: tenant.into(),
+        token: 7,
+        world,
+        rank,
+        arena_bytes: 4096,
+    }))?;
+    let child = Command::new("sleep")
+        .arg("60")
+        .stdin(connection.as_fd().try_clone_to_owned()?)
+        .spawn()?;
+    say(&format!("child {}", child.id()))?;
+    std::thread::sleep(Duration::from_secs(60));
+    Ok(())
 }
 
 fn say(line: &str) -> Outcome {

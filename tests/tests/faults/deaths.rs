@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use phub::{Error, Hub, JoinOptions, Reduce};
 use phub_tests::running::CardKind;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::hub::{self, NOTICE, PATIENCE, Processes, Rig, TOKEN};
 use crate::on_every_card;
@@ -12,6 +13,7 @@ use crate::on_every_card;
 on_every_card!(
     a_killed_worker_is_named_and_the_tenant_can_be_joined_anew,
     all_who_were_killed_are_named,
+    a_killed_worker_whose_child_holds_its_connection_is_lost,
     a_killed_hub_is_noticed_by_every_worker,
     a_killed_card_is_noticed_by_every_worker,
     a_hub_that_shuts_down_tells_its_workers,
@@ -74,6 +76,28 @@ fn all_who_were_killed_are_named(card: CardKind) {
             "{error}"
         );
     }
+}
+
+/// A data loader that was forked off keeps every descriptor of its parent.
+fn a_killed_worker_whose_child_holds_its_connection_is_lost(card: CardKind) {
+    let rig = Rig::start(card);
+    let socket = rig.socket().display().to_string();
+    let mut parent = hub::Process::start(&["forker", &socket, "job", "0", "2"]);
+    let child = parent.line("child ", PATIENCE);
+    let child = child.trim_start_matches("child ").parse().unwrap();
+    let survivor = rig.join("job", 1, 2);
+    let tensor = survivor.stage("t", &[1.0]).unwrap();
+    let waits = survivor.push_pull_async(tensor, Reduce::Sum).unwrap();
+    parent.kill();
+    let killed = Instant::now();
+    let error = waits.wait().unwrap_err();
+    assert!(
+        matches!(&error, Error::PeerLost { missing, .. } if *missing == [0]),
+        "{error}"
+    );
+    assert!(killed.elapsed() < NOTICE);
+    let child = Pid::from_raw(child).unwrap();
+    kill_process(child, Signal::KILL).expect("the child was there all the time");
 }
 
 fn a_killed_hub_is_noticed_by_every_worker(card: CardKind) {
