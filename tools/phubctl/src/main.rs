@@ -16,7 +16,7 @@ mod process;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 /// Command line of the parameter hub.
@@ -50,6 +50,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .init();
     match run(Cli::parse().command) {
         Ok(code) => code,
