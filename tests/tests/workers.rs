@@ -25,6 +25,7 @@ on_every_card!(
     more_in_flight_than_the_rings_hold,
     room_for_completions_is_made_while_the_hub_sleeps,
     sequence_numbers_wrap,
+    arenas_of_huge_pages_if_there_are_any,
     infinities_and_nans_are_flagged,
     handles_wait_as_long_as_they_are_told,
     threads_may_wait_at_the_same_time,
@@ -359,6 +360,18 @@ fn room_for_completions_is_made_while_the_hub_sleeps(card: CardKind) {
             assert_eq!(done.tensor.to_vec().unwrap(), [2.0 * i as f32]);
         }
     });
+}
+
+/// `sysctl vm.nr_hugepages=128` before it tests the other half.
+fn arenas_of_huge_pages_if_there_are_any(card: CardKind) {
+    let rig = Rig::with(card, |config| config.huge_pages = true);
+    for round in 0..2 {
+        rig.run("job", 2, |worker| {
+            for salt in 0..5 {
+                step(&worker, round + salt, 70_000);
+            }
+        });
+    }
 }
 
 fn sequence_numbers_wrap(card: CardKind) {
