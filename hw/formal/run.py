@@ -26,7 +26,8 @@ class Proof:
 
     source: str
     parameters: dict
-    depth: int
+    depth: int  # cycles of the induction
+    reach: int  # cycles within which covers are reached and mutants are caught
     mutants: list = field(default_factory=list)  # (text of the module, what replaces it)
     uses: list = field(default_factory=list)  # other sources
 
@@ -40,6 +41,7 @@ PROOFS = [
         "hw/rtl/lib/stream_fifo.sv",
         dict(Depth=3, Width=2),
         depth=12,
+        reach=24,
         mutants=[
             ("count_q != CountW'(Depth)", "1'b1"),
             ("32'(ptr) == Depth - 1 ? '0 : ptr", "32'(ptr) == Depth ? '0 : ptr"),
@@ -51,15 +53,46 @@ PROOFS = [
         "hw/rtl/lib/rr_arbiter.sv",
         dict(Num=5),
         depth=12,
+        reach=24,
         mutants=[
             ("grant_idx_o + IdxW'(1);", "grant_idx_o;"),
             ("{Num{1'b1}} << next_q", "{Num{1'b1}}"),
         ],
     ),
     Proof(
+        "hw/rtl/host/sq_fetch.sv",
+        dict(Queues=2, DescDepth=2, MaxReads=2),
+        depth=4,
+        reach=16,
+        uses=["hw/rtl/pkg/phub_pkg.sv", "hw/rtl/lib/stream_fifo.sv", "hw/rtl/lib/rr_arbiter.sv"],
+        mutants=[
+            ("row_q.inflight < cq_size - 13'd1", "row_q.inflight < cq_size"),
+            ("row_q.head != row_q.tail && ", ""),
+            ("db_advance > cq_filled", "db_advance > cq_filled + 12'd1"),
+            ("row_d.head = (row_q.head + 12'd1) & sq_mask", "row_d.head = (row_q.head + 12'd2) & sq_mask"),
+            ("&& 32'(row_q.on_card) < DescDepth", ""),
+            ("row_we = cfg_i.enable && !dead_q[q_q] && !db_bad", "row_we = cfg_i.enable"),
+        ],
+    ),
+    Proof(
+        "hw/rtl/host/cq_post.sv",
+        dict(Queues=2, MaxWrites=2),
+        depth=4,
+        reach=20,
+        uses=["hw/rtl/pkg/phub_pkg.sv", "hw/rtl/lib/stream_fifo.sv"],
+        mutants=[
+            ("rings[q].phase <= ring.phase ^ (", "rings[q].phase <= ring.phase | ("),
+            ("'0 : ring.tail + 12'd1", "12'd1 : ring.tail + 12'd1"),
+            ("cfg_i.cq_base + {46'd0, ring.tail, 6'd0}", "cfg_i.cq_base | {46'd0, ring.tail, 6'd0}"),
+            ("assign irq_valid_o = ack_valid && !ack_error", "assign irq_valid_o = written_valid && !ack_error"),
+            ("if (start_valid_i) rings[", "if (start_valid_i && !sent) rings["),
+        ],
+    ),
+    Proof(
         "hw/rtl/slots/slot_ctrl.sv",
         dict(Slots=2, Workers=2),
         depth=6,
+        reach=12,
         uses=["hw/rtl/pkg/phub_pkg.sv", "hw/rtl/lib/stream_fifo.sv", "hw/rtl/lib/sdp_ram.sv"],
         mutants=[
             ("else if (same && |(row.joined & me)) begin", "else if (same && |(row.contributed & me)) begin"),
@@ -118,7 +151,7 @@ def prove(proof):
         smt2 = Path(folder) / "model.smt2"
         model(proof, proof.source, smt2)
         asserts = smt2.read_text().count("; yosys-smt2-assert ")
-        for options in (["-t", proof.depth], ["-i", "-t", proof.depth], ["-c", "-t", 2 * proof.depth]):
+        for options in (["-t", proof.depth], ["-i", "-t", proof.depth], ["-c", "-t", proof.reach]):
             output, ok = solve(smt2, *map(str, options))
             if not ok:
                 raise Failure(f"smtbmc {options}:\n{output[-3000:]}")
@@ -129,7 +162,7 @@ def prove(proof):
             broken = Path(folder) / f"{proof.module}.sv"
             broken.write_text(text.replace(old, new))
             model(proof, broken, smt2)
-            output, ok = solve(smt2, "-t", str(2 * proof.depth))
+            output, ok = solve(smt2, "-t", str(proof.reach))
             if ok or "Assert failed" not in output:
                 raise Failure(f"mutant not caught: {old!r} -> {new!r}\n{output[-1000:]}")
     return f"{proof.module}: {asserts} assertions proved, {len(proof.mutants)} mutants caught"

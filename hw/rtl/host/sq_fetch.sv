@@ -200,7 +200,11 @@ module sq_fetch
           state_q <= ReadTables;
         end
       end
-      ReadTables: state_q <= DoStep;
+      ReadTables: begin
+        // Once more: the queue may have begun anew since it was picked, and the table says so.
+        row_q <= row_of(q_q);
+        state_q <= DoStep;
+      end
       DoStep: begin
         state_q <= TakeStep;
         unique case (step_q)
