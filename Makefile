@@ -56,7 +56,7 @@ check: ## the quick tier, a few minutes: lint and the tests that are not slow
 	@MAKE=$(MAKE) tools/stages lint quick
 
 test: ## everything
-	@MAKE=$(MAKE) tools/stages lint doc unit doctest blocks formal demo
+	@MAKE=$(MAKE) tools/stages lint doc unit doctest blocks formal demo test-vm
 
 .PHONY: unit quick doctest doc
 unit: venv nextest programs ## the Rust tests, co-simulation included (PHUB_SEEDS=N for long runs)
@@ -64,6 +64,21 @@ unit: venv nextest programs ## the Rust tests, co-simulation included (PHUB_SEED
 
 quick: venv nextest programs
 	$(CARGO) nextest run --workspace --profile quick
+
+# A virtual machine with a virtual IOMMU, and the Verilated card on its PCI bus. PHUB_VM_ACCEL=kvm where that works.
+GUEST_TARGET := x86_64-unknown-linux-gnu
+.PHONY: test-vm
+test-vm: build nextest ## the driver on a real kernel, in QEMU (TEST=soak for one boot)
+	@if tests/vm/fetch .cache/vm; then $(MAKE) --no-print-directory boots; \
+	elif [ $$? = 3 ]; then echo; echo "#### SKIPPED: the driver was NOT tested on a real kernel: no packages"; echo; \
+	else exit 1; fi
+
+.PHONY: boots
+boots:
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build -q --release --target $(GUEST_TARGET) \
+	    -p phubd -p phubctl -p phub-vm --bins
+	PHUB_VM_PROGRAMS=$(abspath $(TARGET)/$(GUEST_TARGET)/release) PHUB_VM_SIM=$(abspath $(TARGET)/release/phub-sim) \
+	    $(CARGO) nextest run -p phub-vm --features vm --test boots --no-capture $(if $(TEST),-E 'test($(TEST))')
 
 # Tests start phubctl, phubd and phub-sim as processes.
 .PHONY: programs
@@ -95,7 +110,7 @@ lint: lint-rust lint-rtl ## rustfmt, clippy, Verilator, Verible, Yosys
 
 lint-rust: venv
 	$(CARGO) fmt --check
-	$(CARGO) clippy -q --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -q --workspace --all-targets --features phub-vm/vm -- -D warnings
 
 lint-rtl: venv
 	$(PYTHON) tools/lint_rtl.py

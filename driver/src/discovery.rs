@@ -122,6 +122,11 @@ impl Sysfs {
     pub fn path(&self, address: PciAddress) -> PathBuf {
         self.root.join("bus/pci/devices").join(address.to_string())
     }
+
+    /// A path below the root.
+    pub(crate) fn path_of(&self, below: &str) -> PathBuf {
+        self.root.join(below)
+    }
 }
 
 /// Last part of what a symbolic link points to.
@@ -161,6 +166,7 @@ pub(crate) mod tests {
             fs::write(path.join("device"), format!("{device:#06x}\n")).unwrap();
             fs::write(path.join("numa_node"), "-1\n").unwrap();
             if let Some(driver) = driver {
+                fs::create_dir_all(self.0.path().join("bus/pci/drivers").join(driver)).unwrap();
                 symlink(
                     format!("../../../bus/pci/drivers/{driver}"),
                     path.join("driver"),

@@ -8,6 +8,7 @@
 
 mod address;
 mod backend;
+mod bind;
 mod device;
 mod discovery;
 mod error;
@@ -23,6 +24,7 @@ mod tenant;
 
 pub use address::{AddressError, CardAddress, PciAddress};
 pub use backend::{VfioOpenError, connect};
+pub use bind::{BindError, Step};
 pub use device::{Device, Options};
 pub use discovery::{Found, Sysfs};
 pub use error::{CardErrorCode, Command, Error, Result};

@@ -64,9 +64,15 @@ impl Client {
             vectors: 0,
             fds_max: 1,
         };
-        let version = client.call("the version message", Command::Version, version_body(), &[])?;
-        let theirs =
-            parse_version(&version).map_err(|e| client.nonsense("the version message", e))?;
+        let version = client.call(
+            "the version message",
+            Command::Version,
+            version_body(u16::MAX),
+            &[],
+        )?;
+        let theirs = parse_version(&version)
+            .map_err(|e| client.nonsense("the version message", e))?
+            .1;
         client.fds_max = theirs.max_msg_fds.clamp(1, FDS_MAX);
 
         let ask = Body::default()

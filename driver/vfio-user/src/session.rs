@@ -24,8 +24,8 @@ use crate::{
     },
 };
 
-/// Most DMA mappings of a client.
-const MAPS_MAX: usize = 65_536;
+/// Most DMA mappings of a client: 2 GiB in pages of 4 KiB, which is how a virtual machine maps memory.
+const MAPS_MAX: usize = 1 << 19;
 /// Most bytes of BAR0 in one message: each dword is an access of its own.
 const BAR0_BYTES_MAX: u32 = 4096;
 /// Granularity of DMA mappings.
@@ -75,9 +75,9 @@ impl<'a> Session<'a> {
         let body = Fields(&message.body);
         match command {
             Command::Version => {
-                parse_version(&message.body)?;
+                let (minor, _) = parse_version(&message.body)?;
                 self.introduced = true;
-                Ok(version_body().0)
+                Ok(version_body(minor).0)
             }
             Command::DmaMap => self.dma_map(body, message.fds),
             Command::DmaUnmap => self.dma_unmap(body),
@@ -158,10 +158,12 @@ impl<'a> Session<'a> {
     fn dma_unmap(&mut self, mut body: Fields<'_>) -> Result<Vec<u8>, Errno> {
         let (_argsz, flags, iova, len) = (body.u32()?, body.u32()?, body.u64()?, body.u64()?);
         let end = match flags {
-            0 => iova
-                .checked_add(len)
-                .filter(|_| len != 0)
-                .ok_or(Errno::INVAL)?,
+            // To the end of the address space, whose last byte nobody maps, is a range too: clients unmap all in halves.
+            0 => len
+                .checked_sub(1)
+                .and_then(|rest| iova.checked_add(rest))
+                .ok_or(Errno::INVAL)?
+                .saturating_add(1),
             UNMAP_ALL if (iova, len) == (0, 0) => u64::MAX,
             _ => return Err(Errno::INVAL),
         };

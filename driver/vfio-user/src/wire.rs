@@ -12,7 +12,7 @@ pub(crate) const DATA_MAX: u32 = 1 << 20;
 /// Longest message accepted: the data and the largest fixed part before it.
 pub(crate) const MESSAGE_MAX: usize = DATA_MAX as usize + 64;
 /// Most file descriptors accepted with one message.
-pub(crate) const FDS_MAX: usize = 32;
+pub(crate) const FDS_MAX: usize = 16;
 /// Regions and interrupt indices of a PCI device, as in `linux/vfio.h`.
 pub(crate) const REGIONS: u32 = 9;
 pub(crate) const IRQS: u32 = 5;
@@ -249,8 +249,9 @@ struct VersionData {
     capabilities: Capabilities,
 }
 
-/// Body of a version message: our version, our limits.
-pub(crate) fn version_body() -> Body {
+/// Body of a version message: our limits, and our version, but no later a minor one than `minor`: a server answers with
+/// what both know, and clients refuse more.
+pub(crate) fn version_body(minor: u16) -> Body {
     let data = VersionData {
         capabilities: Capabilities {
             max_msg_fds: FDS_MAX,
@@ -260,25 +261,24 @@ pub(crate) fn version_body() -> Body {
     let json = serde_json::to_vec(&data).unwrap_or_default();
     Body::default()
         .u16(VERSION.0)
-        .u16(VERSION.1)
+        .u16(VERSION.1.min(minor))
         .bytes(&json)
         .bytes(&[0])
 }
 
-/// The other side's version and limits.
-pub(crate) fn parse_version(body: &[u8]) -> Result<Capabilities, Errno> {
+/// The other side's minor version and limits.
+pub(crate) fn parse_version(body: &[u8]) -> Result<(u16, Capabilities), Errno> {
     let mut fields = Fields(body);
-    let (major, _minor) = (fields.u16()?, fields.u16()?);
+    let (major, minor) = (fields.u16()?, fields.u16()?);
     if major != VERSION.0 {
         return Err(Errno::PROTONOSUPPORT);
     }
     let json = fields.0.split(|b| *b == 0).next().unwrap_or_default();
     if json.is_empty() {
-        return Ok(Capabilities::default());
+        return Ok((minor, Capabilities::default()));
     }
-    Ok(serde_json::from_slice::<VersionData>(json)
-        .map_err(|_| Errno::INVAL)?
-        .capabilities)
+    let data = serde_json::from_slice::<VersionData>(json).map_err(|_| Errno::INVAL)?;
+    Ok((minor, data.capabilities))
 }
 
 #[cfg(test)]
@@ -320,15 +320,20 @@ mod tests {
 
     #[test]
     fn version_messages() {
-        let ours = parse_version(&version_body().0).unwrap();
+        let ours = parse_version(&version_body(1).0).unwrap().1;
         assert_eq!(
             (ours.max_msg_fds, ours.max_data_xfer_size),
             (FDS_MAX, DATA_MAX)
         );
-        assert_eq!(parse_version(&[0, 0, 1, 0]).unwrap().max_msg_fds, 1);
-        assert_eq!(parse_version(&[0, 0, 1, 0, 0]).unwrap().max_msg_fds, 1);
+        assert_eq!(parse_version(&[0, 0, 1, 0]).unwrap().1.max_msg_fds, 1);
+        assert_eq!(parse_version(&[0, 0, 1, 0, 0]).unwrap().1.max_msg_fds, 1);
+        assert_eq!(
+            version_body(0).0[..4],
+            [0; 4],
+            "a client of version 0.0 gets no more"
+        );
         let qemu = b"\0\0\0\0{\"capabilities\":{\"max_msg_fds\":8,\"pgsizes\":4096,\"migration\":{\"pgsize\":4096}}}\0";
-        assert_eq!(parse_version(qemu).unwrap().max_msg_fds, 8);
+        assert_eq!(parse_version(qemu).unwrap().1.max_msg_fds, 8);
         for bad in [
             &b"\x01\0\0\0"[..],
             b"\0\0\0",

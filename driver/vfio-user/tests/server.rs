@@ -270,6 +270,12 @@ fn mappings_are_checked() {
     assert_eq!(unmap(0x50_0000, 0x1000), 0, "nothing there");
     assert_eq!(unmap(0x10_0000, 0x4000), 0, "two at once");
     assert_eq!(unmap(0x20_0000, 0x1000), 0);
+    assert_eq!(
+        unmap(1 << 63, 1 << 63),
+        0,
+        "to the end of the address space"
+    );
+    assert_eq!(unmap(1 << 63, (1 << 63) + 0x1000), EINVAL, "past it");
     assert!(served.toy.0.lock().unwrap().mapped.is_empty());
 }
 

@@ -36,6 +36,8 @@ enum Cmd {
     Tenant(cmd::tenant::Tenant),
     Stats(cmd::stats::Stats),
     Doctor(cmd::doctor::Doctor),
+    Bind(cmd::bind::Bind),
+    Unbind(cmd::bind::Unbind),
     Sim(cmd::sim::Sim),
     /// Print completions for a shell.
     Completions {
@@ -68,6 +70,8 @@ fn run(command: Cmd) -> Result<ExitCode> {
         Cmd::Info(info) => info.run(),
         Cmd::Tenant(tenant) => tenant.run(),
         Cmd::Stats(stats) => stats.run(),
+        Cmd::Bind(bind) => bind.run(),
+        Cmd::Unbind(unbind) => unbind.run(),
         Cmd::Doctor(doctor) => doctor.run(),
         Cmd::Sim(sim) => sim.run(),
         Cmd::DemoWorker(worker) => worker.run(),

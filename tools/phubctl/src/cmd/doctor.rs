@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use phub_driver::{PciAddress, Sysfs};
 use rustix::fs::{Access, MemfdFlags, access, memfd_create};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
@@ -234,26 +235,80 @@ impl Checks {
             &[Purpose::Card],
             "modprobe vfio-pci; run phubd as root or give its user the group's node under /dev/vfio",
         );
-        let bound =
-            entries(&self.path("/sys/bus/pci/drivers/vfio-pci")).saturating_sub(VFIO_PCI_FILES);
-        let outcome = match phub_cards(&self.path("/sys/bus/pci/devices")) {
-            0 => Err(format!(
-                "no phub card on the PCI bus ({bound} devices bound to vfio-pci)"
-            )),
-            n => Ok(format!("{n} on the PCI bus")),
-        };
-        self.report(
-            "card",
-            outcome,
-            &[Purpose::Card],
-            "check lspci -d 1234:5048; flash the card and rescan the bus",
-        );
+        self.cards();
+    }
+
+    /// Each card of the host: who has it, what else is in its group, and whether this user may open it.
+    fn cards(&mut self) {
+        let sysfs = Sysfs::at(self.path("/sys"));
+        let cards = sysfs.cards().unwrap_or_default();
+        if cards.is_empty() {
+            self.report(
+                "card",
+                Err("no phub card on the PCI bus".into()),
+                &[Purpose::Card],
+                "check lspci -d 1234:5048; flash the card and rescan the bus",
+            );
+        }
+        for card in cards {
+            let address = card.address;
+            let (found, remedy) = match (card.driver.as_deref(), card.iommu_group) {
+                (_, None) => (
+                    Err(format!("{address} is behind no IOMMU")),
+                    "enable VT-d / AMD-Vi in the firmware and boot with intel_iommu=on (or amd_iommu=on)",
+                ),
+                (Some("vfio-pci"), Some(group)) => self.node(&sysfs, address, group),
+                (driver, _) => (
+                    Err(format!(
+                        "{address} is bound to {}",
+                        driver.unwrap_or("no driver")
+                    )),
+                    "phubctl bind ADDRESS, as root",
+                ),
+            };
+            self.report("card", found, &[Purpose::Card], remedy);
+        }
+    }
+
+    fn node(
+        &self,
+        sysfs: &Sysfs,
+        address: PciAddress,
+        group: u32,
+    ) -> (Result<String, String>, &'static str) {
+        let others: Vec<_> = sysfs
+            .group(group)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|other| {
+                other.address != address && other.driver.as_deref().is_some_and(|d| d != "vfio-pci")
+            })
+            .map(|other| format!("{} ({})", other.address, other.driver.unwrap_or_default()))
+            .collect();
+        if !others.is_empty() {
+            return (
+                Err(format!(
+                    "{address} shares its IOMMU group with {}",
+                    others.join(", ")
+                )),
+                "bind these to vfio-pci too, or to no driver",
+            );
+        }
+        let node = self.path(&format!("/dev/vfio/{group}"));
+        match access(&node, Access::READ_OK | Access::WRITE_OK) {
+            Ok(()) => (Ok(format!("{address}, {}", node.display())), ""),
+            Err(error) => (
+                Err(format!("{address}: {}: {error}", node.display())),
+                "run phubd as root, or as root: chown its user /dev/vfio/GROUP",
+            ),
+        }
     }
 
     fn memlock(&mut self) {
         let limit = getrlimit(Resource::Memlock).current;
         let outcome = match limit {
             None => Ok("unlimited".into()),
+            Some(_) if rustix::process::geteuid().is_root() => Ok("no limit for root".into()),
             Some(bytes) if bytes >= MEMLOCK_MIN => Ok(format!("{} MiB", bytes >> 20)),
             Some(bytes) => Err(format!("{} KiB: VFIO pins every arena", bytes >> 10)),
         };
@@ -266,28 +321,8 @@ impl Checks {
     }
 }
 
-/// Control files in the directory of a PCI driver that are not devices.
-const VFIO_PCI_FILES: usize = 5;
-
 fn entries(dir: &Path) -> usize {
     fs::read_dir(dir).map_or(0, Iterator::count)
-}
-
-fn phub_cards(devices: &Path) -> usize {
-    let id = |dir: &Path, file: &str| {
-        let text = fs::read_to_string(dir.join(file)).ok()?;
-        u16::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
-    };
-    let Ok(dir) = fs::read_dir(devices) else {
-        return 0;
-    };
-    dir.flatten()
-        .map(|entry| entry.path())
-        .filter(|path| {
-            (id(path, "vendor"), id(path, "device"))
-                == (Some(phub_abi::PCI_VENDOR), Some(phub_abi::PCI_DEVICE))
-        })
-        .count()
 }
 
 fn show(path: impl AsRef<Path>) -> String {

@@ -1,6 +1,7 @@
 // Copyright phub contributors. SPDX-License-Identifier: Apache-2.0
 //! The subcommands, one file each.
 
+pub(crate) mod bind;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod info;
