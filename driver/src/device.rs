@@ -292,11 +292,15 @@ impl Card {
     }
 
     /// Gives the card up because it does not do what it must: resets its function, so that it lets go of all memory.
+    /// A card that is not on the bus any more has let go, and resetting it can take the kernel a minute.
     pub(crate) fn give_up(&self, _admin: &Admin<'_>, reason: &Error) {
         if self.failure.get().is_some() {
             return;
         }
-        let reset = self.pci.reset();
+        let reset = match self.pci.get::<Magic>() {
+            Ok(magic) if magic.value() == u32::MAX => Ok(()),
+            _ => self.pci.reset(),
+        };
         if let Err(error) = &reset {
             tracing::error!(%error, "the card could not be reset: the memory it may use is kept");
         }

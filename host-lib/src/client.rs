@@ -158,7 +158,8 @@ impl Hub {
     fn ask_to_join(&mut self, request: &Request, timeout: Duration) -> Result<Received<Reply>> {
         let deadline = Instant::now() + timeout;
         loop {
-            match self.control.call(request) {
+            // The hub maps the arena before it answers, and those of others before that.
+            match self.control.call_within(request, timeout) {
                 Err(Error::Refused {
                     code: Refusal::EpochClosing,
                     ..

@@ -67,7 +67,12 @@ impl Connection {
 
     /// Asks, and waits for the answer. A refusal is an error; any other error ends the connection.
     pub fn call(&mut self, request: &Request) -> Result<Received<Reply>> {
-        let answer = self.exchange(request);
+        self.call_within(request, self.timeout)
+    }
+
+    /// The same for a request that may take the hub longer: mapping an arena for the card, say.
+    pub fn call_within(&mut self, request: &Request, timeout: Duration) -> Result<Received<Reply>> {
+        let answer = self.exchange(request, timeout);
         if answer.is_err() {
             // A late answer would be taken for that to the next question.
             self.close();
@@ -79,13 +84,13 @@ impl Connection {
         }
     }
 
-    fn exchange(&self, request: &Request) -> Result<Received<Reply>> {
-        let deadline = Instant::now() + self.timeout;
+    fn exchange(&self, request: &Request, timeout: Duration) -> Result<Received<Reply>> {
+        let deadline = Instant::now() + timeout;
         loop {
             match send(&self.socket, request, &[]) {
                 Ok(()) => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.wait(PollFlags::OUT, deadline)?
+                    self.wait(PollFlags::OUT, deadline, timeout)?
                 }
                 // A hub that has closed the connection may have said why: that is still to be read.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
@@ -97,7 +102,7 @@ impl Connection {
                 Ok(Some(received)) => return Ok(received),
                 Ok(None) => return Err(self.gone(&"connection closed")),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.wait(PollFlags::IN, deadline)?
+                    self.wait(PollFlags::IN, deadline, timeout)?
                 }
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     return Err(Error::Protocol {
@@ -115,10 +120,10 @@ impl Connection {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
-    fn wait(&self, what: PollFlags, deadline: Instant) -> Result<()> {
+    fn wait(&self, what: PollFlags, deadline: Instant, timeout: Duration) -> Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(self.gone(&format_args!("no answer in {:?}", self.timeout)));
+            return Err(self.gone(&format_args!("no answer in {timeout:?}")));
         }
         let left = Timespec::try_from(left).map_err(|_| self.gone(&"timeout too long"))?;
         match poll(&mut [PollFd::new(&self.socket, what)], Some(&left)) {

@@ -14,6 +14,7 @@ mod axi_host;
 mod card;
 mod failure;
 mod ffi;
+mod pluggable;
 mod running;
 mod verilated;
 
@@ -21,5 +22,6 @@ pub use axi_host::AxiConfig;
 pub use card::{CardConfig, Taken, Waves};
 pub use failure::{Failure, SimError};
 pub use ffi::{Build, Parameters};
+pub use pluggable::Pluggable;
 pub use running::{OnFailure, RunningCard};
 pub use verilated::VerilatedCard;

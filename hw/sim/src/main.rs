@@ -13,9 +13,12 @@ use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand};
 use phub_model::{GoldenCard, Params};
 use phub_pci::PciFunction;
-use phub_sim::{AxiConfig, Build, CardConfig, Failure, RunningCard, Waves};
+use phub_sim::{AxiConfig, Build, CardConfig, Failure, Pluggable, RunningCard, Waves};
 use phub_vfio_user::{Server, Stop};
-use signal_hook::{consts::TERM_SIGNALS, iterator::Signals};
+use signal_hook::{
+    consts::{SIGUSR1, TERM_SIGNALS},
+    iterator::Signals,
+};
 
 /// A simulated parameter hub card.
 #[derive(Parser)]
@@ -28,6 +31,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Offers the card as a vfio-user device at a UNIX socket, until it is told to stop (SIGINT, SIGTERM).
+    ///
+    /// SIGUSR1 pulls the card out of its slot: from then on it reads as all ones.
     Serve(Serve),
 }
 
@@ -93,16 +98,9 @@ fn run(serve: &Serve) -> anyhow::Result<()> {
         }
     }
     let stop = Stop::new().context("a stop flag")?;
-    let mut signals = Signals::new(TERM_SIGNALS).context("catching signals")?;
-    let on_signal = stop.clone();
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            if signals.forever().next().is_some() {
-                on_signal.stop();
-            }
-        })?;
-
+    // Before there is anything to clean up.
+    let mut signals =
+        Signals::new(TERM_SIGNALS.iter().chain(&[SIGUSR1])).context("catching signals")?;
     let server = Server::bind(&serve.socket)?;
     let failure = Arc::new(Mutex::new(None));
     let card: Box<dyn PciFunction> = if serve.model {
@@ -110,6 +108,20 @@ fn run(serve: &Serve) -> anyhow::Result<()> {
     } else {
         verilated(serve, stop.clone(), failure.clone())?
     };
+    let card = Arc::new(Pluggable::new(card));
+    let (slot, on_signal) = (card.clone(), stop.clone());
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if signal != SIGUSR1 {
+                    return on_signal.stop();
+                }
+                if let Err(error) = slot.pull() {
+                    tracing::warn!(%error, "the card that was pulled");
+                }
+            }
+        })?;
     let mut out = std::io::stdout();
     writeln!(out, "address vfio-user:{}", serve.socket.display())?;
     writeln!(out, "ready")?;

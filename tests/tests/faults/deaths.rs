@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use phub::{Error, Hub, JoinOptions, Reduce};
+use phub::{Error, Hub, JoinOptions, Reduce, Refusal};
 use phub_tests::running::CardKind;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -147,12 +147,37 @@ fn a_killed_card_is_noticed_by_every_worker(card: CardKind) {
         matches!(error, Error::CardGone { .. } | Error::HubGone { .. }),
         "{error}"
     );
+    // The hub stays, and says why nobody can join; it takes the card back when it returns.
+    let address = rig.address();
+    let join = || Hub::connect(&address)?.join("job", 0, 1, TOKEN, JoinOptions::default());
+    let error = join().unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            Error::Refused {
+                code: Refusal::CardFailed,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let socket = rig.dir.path().join("card").display().to_string();
+    rig.card = hub::Process::start(&["card", card.name(), &socket]);
+    rig.card.line("ready", PATIENCE);
     let deadline = Instant::now() + PATIENCE;
-    while rig.hub.child.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < deadline, "the hub goes on without a card");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(!rig.dir.path().join("hub").exists(), "its socket is left");
+    let worker = loop {
+        match join() {
+            Ok(worker) => break worker,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    worker
+        .push_pull("t", &mut [1.0; 1000], Reduce::Sum)
+        .unwrap();
+    drop(worker);
+    let again = rig.worker("job", 0, 1, 3, 1000);
+    again.line("done", PATIENCE);
 }
 
 fn a_hub_that_shuts_down_tells_its_workers(card: CardKind) {

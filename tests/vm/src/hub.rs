@@ -202,7 +202,7 @@ pub(crate) fn two_cards() -> Result<()> {
     exchange("/run/hub1", 0, 3)
 }
 
-/// The card goes while it works: who tests this ends the simulator when asked to.
+/// The card goes while it works: who tests this pulls it when asked to.
 pub(crate) fn card_removed() -> Result<()> {
     let daemon = phubd(card()?, SOCKET)?;
     let workers: Vec<_> = (0..2)
@@ -218,10 +218,14 @@ pub(crate) fn card_removed() -> Result<()> {
         worker.line("card", NOTICE)?;
     }
     ensure!(start.elapsed() < NOTICE);
-    let info = run(&mut phubctl(&["info", "--socket", SOCKET]))?;
-    println!(
-        "afterwards: {}",
-        info.text.lines().next().unwrap_or_default()
+    // The daemon stays, and says why nobody can join.
+    let late = run(&mut worker(0, "job", 0, 1, 1))?;
+    ensure!(
+        late.code == Some(1) && late.text.contains("gone"),
+        "{}",
+        late.text
     );
+    let info = run(&mut phubctl(&["info", "--socket", SOCKET]))?;
+    ensure!(info.code == Some(0), "{}", info.text);
     Ok(())
 }

@@ -70,7 +70,10 @@ fn all() -> Result<()> {
         guest::end_children();
         match outcome {
             Ok(()) => println!("SCENARIO {name} ok {:.1} s", start.elapsed().as_secs_f64()),
-            Err(error) => println!("SCENARIO {name} FAILED {error:#}"),
+            Err(error) => println!(
+                "SCENARIO {name} FAILED {}",
+                format!("{error:#}").replace('\n', " | ")
+            ),
         }
     }
     Ok(())

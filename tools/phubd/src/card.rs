@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use phub::control::{Layout, SlotInfo, ranks_of};
 use phub_driver::{
-    CardAddress, Device, Error, OpenSlot, Queue, QueueConfig, Tenant as CardTenant, TenantConfig,
-    TenantId,
+    CardAddress, Device, Error, Identity, OpenSlot, Queue, QueueConfig, Tenant as CardTenant,
+    TenantConfig, TenantId,
 };
 use phub_model::{GoldenCard, Params};
 use phub_pci::PciError;
@@ -46,7 +46,10 @@ impl From<Error> for CardError {
 }
 
 pub(crate) struct CardPort {
-    device: Device,
+    /// None once the card is gone.
+    device: Option<Device>,
+    address: String,
+    identity: Identity,
     /// Signalled when the card has errors to report.
     errors: EventFd,
 }
@@ -68,27 +71,51 @@ impl CardPort {
         };
         let device = device.map_err(open)?;
         let errors = device.error_event().map_err(open)?;
-        Ok(Self { device, errors })
+        Ok(Self {
+            address: device.address(),
+            identity: device.identity().clone(),
+            device: Some(device),
+            errors,
+        })
     }
 
-    pub(crate) fn address(&self) -> String {
-        self.device.address()
+    fn device(&self) -> Result<&Device, CardError> {
+        let gone = || CardError::Failed(format!("the card at {} is gone", self.address));
+        self.device.as_ref().ok_or_else(gone)
+    }
+
+    /// Lets go of a card that is gone.
+    pub(crate) fn abandon(&mut self) {
+        let Some(device) = self.device.take() else {
+            return;
+        };
+        // Closing a device that does not answer can take the kernel long: nobody waits for that.
+        let closing = std::thread::Builder::new()
+            .name("closing".into())
+            .spawn(move || drop(device));
+        if let Err(error) = closing {
+            tracing::warn!(%error, "the card was closed without a thread for that");
+        }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     pub(crate) fn identity(&self) -> BTreeMap<String, serde_json::Value> {
-        by_name(self.device.identity())
+        by_name(&self.identity)
     }
 
     pub(crate) fn segment_bytes(&self) -> u32 {
-        self.device.identity().segment_bytes
+        self.identity.segment_bytes
     }
 
     pub(crate) fn workers_max(&self) -> u32 {
-        self.device.identity().workers
+        self.identity.workers
     }
 
     pub(crate) fn slots_log2(&self) -> u8 {
-        self.device.identity().slots.ilog2() as u8
+        self.identity.slots.ilog2() as u8
     }
 
     /// Readable when [`CardPort::queue_errors`] has something to tell.
@@ -105,8 +132,9 @@ impl CardPort {
         token: u64,
     ) -> Result<CardTenant, CardError> {
         let mut slots_log2 = u32::from(wanted);
+        let device = self.device()?;
         loop {
-            match self.device.create_tenant(TenantConfig {
+            match device.create_tenant(TenantConfig {
                 workers: world,
                 slots_log2,
                 token,
@@ -118,11 +146,11 @@ impl CardPort {
     }
 
     pub(crate) fn abort(&self, id: TenantId) -> Result<u32, CardError> {
-        Ok(self.device.abort_tenant(id)?)
+        Ok(self.device()?.abort_tenant(id)?)
     }
 
     pub(crate) fn delete_tenant(&self, id: TenantId) -> Result<(), CardError> {
-        Ok(self.device.delete_tenant(id)?)
+        Ok(self.device()?.delete_tenant(id)?)
     }
 
     pub(crate) fn create_queue(
@@ -137,7 +165,7 @@ impl CardPort {
             .try_clone()
             .map_err(|e| CardError::Full(format!("cannot duplicate an eventfd: {e}")))?;
         let queue = self
-            .device
+            .device()?
             .create_queue(QueueConfig {
                 tenant,
                 worker,
@@ -167,11 +195,11 @@ impl CardPort {
     }
 
     pub(crate) fn counters(&self, id: TenantId) -> Result<BTreeMap<String, u64>, CardError> {
-        Ok(by_name(&self.device.counters(id)?))
+        Ok(by_name(&self.device()?.counters(id)?))
     }
 
     pub(crate) fn perf(&self) -> Result<BTreeMap<String, u64>, CardError> {
-        Ok(by_name(&self.device.perf()?))
+        Ok(by_name(&self.device()?.perf()?))
     }
 
     /// Queues the card has stopped since the last call, and why. Fails if the card does not answer.
@@ -179,7 +207,7 @@ impl CardPort {
         // An eventfd of our own: draining does not fail.
         let _ = self.errors.drain();
         Ok(self
-            .device
+            .device()?
             .take_errors()?
             .iter()
             .map(|error| (error.queue, error.code.to_string()))
@@ -209,13 +237,14 @@ impl CardPort {
             missing: ranks_of(waited_for(&slot)),
             since: slot.since,
         };
-        Ok(self.device.slots()?.into_iter().map(info).collect())
+        Ok(self.device()?.slots()?.into_iter().map(info).collect())
     }
 
     /// The workers that a tenant's oldest open segment waits for, as a bitmap; 0 if there is none, or the card does not say.
     pub(crate) fn oldest_waits_for(&self, id: TenantId) -> u64 {
-        let slots = self.device.slots().unwrap_or_else(|error| {
-            tracing::warn!(%error, "open slots not read");
+        let slots = self.device().and_then(|device| Ok(device.slots()?));
+        let slots = slots.unwrap_or_else(|error| {
+            tracing::warn!(?error, "open slots not read");
             Vec::new()
         });
         let of_tenant = slots.iter().filter(|slot| slot.tenant == id.index);

@@ -21,7 +21,7 @@ pub(crate) struct Hub {
     pub(crate) tenants: BTreeMap<String, Tenant>,
     pub(crate) counters: HubCounters,
     pub(crate) started: Instant,
-    /// Why the card cannot be used any more.
+    /// Why the card cannot be used, until it is back.
     pub(crate) failed: Option<String>,
 }
 
@@ -195,6 +195,36 @@ impl Hub {
         self.dismiss_all(&Fate::CardGone {
             what: what.to_owned(),
         });
+        self.tenants.retain(|_, tenant| !tenant.temporary);
+        self.card.abandon();
+    }
+
+    /// Goes on with a card that has come back: it knows nothing, so it is told of the tenants that were created to stay.
+    pub(crate) fn card_is_back(&mut self, card: CardPort) {
+        tracing::info!(card = card.address(), "the card is back");
+        self.card = card;
+        self.failed = None;
+        let mut broken = None;
+        self.tenants.retain(|name, tenant| {
+            let slots_log2 = tenant.slots.ilog2() as u8;
+            match self
+                .card
+                .create_tenant(tenant.world, slots_log2, 0, tenant.token())
+            {
+                Ok(created) => {
+                    tenant.replace(&created);
+                    true
+                }
+                Err(error) => {
+                    tracing::error!(?error, tenant = name, "the tenant is lost");
+                    broken = broken.take().or(Some(error));
+                    false
+                }
+            }
+        });
+        if let Some(error) = broken {
+            self.card_error(&error);
+        }
     }
 
     /// Ends every worker's epoch, with the card or without.

@@ -365,7 +365,7 @@ impl Hub {
     fn info(&self) -> Info {
         Info {
             server: server(),
-            card: self.card.address(),
+            card: self.card.address().to_owned(),
             identity: self.card.identity(),
             uptime_s: self.started.elapsed().as_secs(),
             workers: self

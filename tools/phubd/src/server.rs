@@ -3,7 +3,7 @@
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use phub::Refusal;
@@ -13,13 +13,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::HubError;
-use crate::config::CONNECTIONS_MAX;
+use crate::card::CardPort;
+use crate::config::{CONNECTIONS_MAX, Card};
 use crate::connection::{Connection, ConnectionId, State};
 use crate::hub::Hub;
 use crate::socket::Listener;
 
 /// How often the card is looked at while it has workers.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// How often a card that is gone is looked for.
+const REOPEN_EVERY: Duration = Duration::from_secs(1);
+/// How often it is seen whether it has been opened.
+const OPENING_EVERY: Duration = Duration::from_millis(50);
 /// How long workers have to ask for their fate before a hub that ends closes their connections.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -30,6 +35,9 @@ pub(crate) struct Server {
     stop: Arc<EventFd>,
     next_id: ConnectionId,
     next_check: Instant,
+    /// A card that is being opened again, on a thread of its own: it may take long.
+    opening: Option<mpsc::Receiver<Result<CardPort, HubError>>>,
+    next_opening: Instant,
     /// When to end at the latest.
     farewell: Option<Instant>,
 }
@@ -53,11 +61,13 @@ impl Server {
             stop,
             next_id: 0,
             next_check: Instant::now(),
+            opening: None,
+            next_opening: Instant::now(),
             farewell: None,
         }
     }
 
-    /// Serves until told to stop, or the card is gone.
+    /// Serves until told to stop, or a card of this process is gone, which cannot come back.
     pub(crate) fn run(mut self) -> Result<(), HubError> {
         loop {
             let ready = self.wait()?;
@@ -77,8 +87,16 @@ impl Server {
                 self.accept()?;
             }
             if self.hub.failed.is_some() {
-                self.farewell
-                    .get_or_insert_with(|| Instant::now() + FAREWELL);
+                match &self.hub.config.card {
+                    Card::Address(address) => {
+                        let address = address.clone();
+                        self.look_for_card(address);
+                    }
+                    Card::Function(_) => {
+                        self.farewell
+                            .get_or_insert_with(|| Instant::now() + FAREWELL);
+                    }
+                }
             }
             if self
                 .farewell
@@ -92,11 +110,44 @@ impl Server {
         }
     }
 
+    /// Opens a card that is gone, again and again.
+    fn look_for_card(&mut self, address: String) {
+        let Some(opening) = &self.opening else {
+            if Instant::now() < self.next_opening {
+                return;
+            }
+            let (opened, opening) = mpsc::channel();
+            let thread = std::thread::Builder::new()
+                .name("opening".into())
+                .spawn(move || {
+                    // A server that has ended meanwhile does not want it.
+                    let _ = opened.send(CardPort::open(&Card::Address(address)));
+                });
+            if let Err(error) = thread {
+                tracing::warn!(%error, "no thread to open the card");
+            }
+            self.opening = Some(opening);
+            return;
+        };
+        match opening.try_recv() {
+            Err(mpsc::TryRecvError::Empty) => return,
+            Ok(Ok(card)) => self.hub.card_is_back(card),
+            Ok(Err(error)) => tracing::debug!(%error, "the card is not back yet"),
+            Err(mpsc::TryRecvError::Disconnected) => tracing::warn!("opening the card panicked"),
+        }
+        self.opening = None;
+        self.next_opening = Instant::now() + REOPEN_EVERY;
+    }
+
     /// Waits until something happens; what.
     fn wait(&mut self) -> Result<Vec<Source>, HubError> {
         let now = Instant::now();
         let next_check = self.hub.has_members().then_some(self.next_check);
-        let timeout = [self.farewell, next_check]
+        let next_look = self.hub.failed.is_some().then(|| match self.opening {
+            Some(_) => now + OPENING_EVERY,
+            None => self.next_opening,
+        });
+        let timeout = [self.farewell, next_check, next_look]
             .into_iter()
             .flatten()
             .min()

@@ -43,6 +43,15 @@ impl Tenant {
         }
     }
 
+    pub(crate) fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// The tenant as another card keeps it, with nobody in it.
+    pub(crate) fn replace(&mut self, card: &phub_driver::Tenant) {
+        *self = Self::new(card, self.token, self.temporary);
+    }
+
     /// Whether a worker with this token, world size and rank may join now.
     pub(crate) fn admit(&self, token: u64, world: u32, rank: u32) -> Result<(), Refused> {
         // The token first: who does not know it learns nothing else. The comparison takes the same time for every token.

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// No scenario takes longer, even emulated on a busy machine.
@@ -152,11 +153,10 @@ impl Machine {
         }
     }
 
-    /// `kill -9`.
-    pub(crate) fn kill_cards(&mut self) {
-        for card in &mut self.cards {
-            card.kill().unwrap();
-            card.wait().unwrap();
+    /// Pulls the cards out of their slots.
+    pub(crate) fn pull_cards(&self) {
+        for card in &self.cards {
+            kill_process(Pid::from_child(card), Signal::USR1).unwrap();
         }
     }
 

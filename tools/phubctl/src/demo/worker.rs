@@ -98,14 +98,13 @@ impl Worker {
             .context("the socket's path is not UTF-8")?;
         let (rank, world) = (u32::try_from(self.rank)?, u32::try_from(self.world)?);
         let hub = Hub::connect(address).map_err(explain)?;
+        // Room for the tensors, each of which begins on a boundary of its own.
+        let options = JoinOptions {
+            arena_bytes: 1 << 20,
+            ..JoinOptions::default()
+        };
         let worker = hub
-            .join(
-                &self.tenant,
-                rank,
-                world,
-                self.token,
-                JoinOptions::default(),
-            )
+            .join(&self.tenant, rank, world, self.token, options)
             .map_err(explain)?;
         // Card-visible memory, one buffer a tensor for the whole training.
         let mut buffers = TENSORS
