@@ -168,6 +168,11 @@ impl Device {
         self.card.pci.relax();
     }
 
+    /// NUMA node the card is attached to, if that is known.
+    pub fn numa_node(&self) -> Option<u32> {
+        self.card.pci.numa_node()
+    }
+
     /// Interrupts fire after `count` completions or `timeout` card cycles after the first, whichever is sooner.
     /// Zero and one completion mean at once, which is how a card starts.
     ///

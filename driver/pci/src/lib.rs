@@ -117,6 +117,11 @@ pub trait PciFunction: Send + Sync {
     /// Function-level reset: registers and rings are as after power-on, DMA mappings stay.
     fn reset(&self) -> Result<(), PciError>;
 
+    /// NUMA node the function is attached to, if that is known: memory for it is best taken from there.
+    fn numa_node(&self) -> Option<u32> {
+        None
+    }
+
     /// Called by whoever polls memory the card will write. A card in this process runs its clock for a
     /// while; others do nothing.
     fn relax(&self) {

@@ -102,6 +102,7 @@ pub enum VfioOpenError {
 /// A card through VFIO: registers are mapped, memory is translated by the IOMMU, interrupts are MSI-X.
 pub(crate) struct VfioCard {
     address: PciAddress,
+    numa_node: Option<u32>,
     /// By their first IOVA. Declared before the function: mappings are taken back first.
     mappings: Mutex<BTreeMap<u64, DmaMapping>>,
     function: VfioFunction,
@@ -109,11 +110,12 @@ pub(crate) struct VfioCard {
 
 impl VfioCard {
     pub(crate) fn open(sysfs: &Sysfs, address: PciAddress) -> Result<Self, VfioOpenError> {
-        let group = check(sysfs, address)?;
+        let (group, numa_node) = check(sysfs, address)?;
         let function = VfioFunction::open(&sysfs.path(address))
             .map_err(|error| explain(sysfs, address, group, error))?;
         Ok(Self {
             address,
+            numa_node,
             mappings: Mutex::default(),
             function,
         })
@@ -138,19 +140,20 @@ impl VfioCard {
     }
 }
 
-/// What can be seen in sysfs to be wrong; else the IOMMU group.
-fn check(sysfs: &Sysfs, address: PciAddress) -> Result<u32, VfioOpenError> {
+/// What can be seen in sysfs to be wrong; else the IOMMU group and the NUMA node.
+fn check(sysfs: &Sysfs, address: PciAddress) -> Result<(u32, Option<u32>), VfioOpenError> {
     let found = sysfs
         .find(address)
         .map_err(|source| VfioOpenError::Sysfs { address, source })?;
     let Found {
         driver,
         iommu_group,
+        numa_node,
         ..
     } = found.ok_or(VfioOpenError::NotFound { address })?;
     let group = iommu_group.ok_or(VfioOpenError::NoIommu { address })?;
     match driver.as_deref() {
-        Some("vfio-pci") => Ok(group),
+        Some("vfio-pci") => Ok((group, numa_node)),
         _ => Err(VfioOpenError::NotBound { address, driver }),
     }
 }
@@ -270,6 +273,10 @@ impl PciFunction for VfioCard {
             }
             _ => Err(refused("no such mapping".into())),
         }
+    }
+
+    fn numa_node(&self) -> Option<u32> {
+        self.numa_node
     }
 
     fn vectors(&self) -> usize {

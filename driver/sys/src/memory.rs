@@ -7,10 +7,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// NUMA nodes that can be named.
+const NODES: usize = 1024;
 /// Bytes of a huge page.
 const HUGE: u64 = 2 << 20;
 /// Bytes of a small page; offsets of mappings are multiples.
@@ -166,6 +169,36 @@ impl Memory {
             start: 0,
             len,
         })
+    }
+
+    /// Asks for the whole file's pages that are not there yet to be taken from NUMA node `node` while it has some: the
+    /// node of the card that will read them, say.
+    ///
+    /// # Errors
+    /// What the kernel says: there is no such node, or it knows no nodes.
+    pub fn prefer_node(&self, node: u32) -> io::Result<()> {
+        let mut nodes = [0u64; NODES / 64];
+        let word = nodes
+            .get_mut(node as usize / 64)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        *word = 1 << (node % 64);
+        // SAFETY: the range is this mapping's, whose contents a policy does not change, and the kernel reads `NODES` bits of `nodes`.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.as_ptr(),
+                self.len,
+                libc::MPOL_PREFERRED,
+                nodes.as_ptr(),
+                // One more than the bits there are, as the system call has it.
+                NODES + 1,
+                0,
+            )
+        };
+        match result {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Bytes.
@@ -361,6 +394,38 @@ mod tests {
                 .unwrap();
             assert!(Memory::from_fd(fd, offset, len).is_err(), "{offset} {len}");
         }
+    }
+
+    #[test]
+    fn a_node_can_be_preferred() {
+        /// Of the page at an address (linux/mempolicy.h).
+        const MPOL_F_ADDR: libc::c_int = 1 << 1;
+        let memory = Memory::new(1 << 20, HugePages::No).unwrap();
+        match memory.prefer_node(0) {
+            Ok(()) => {
+                let mut mode = -1i32;
+                let none = std::ptr::null_mut::<u64>();
+                // SAFETY: the kernel writes the mode, and no nodes as there is no room for any.
+                let asked = unsafe {
+                    libc::syscall(
+                        libc::SYS_get_mempolicy,
+                        &raw mut mode,
+                        none,
+                        0,
+                        memory.as_ptr(),
+                        MPOL_F_ADDR,
+                    )
+                };
+                assert_eq!((asked, mode), (0, libc::MPOL_PREFERRED));
+            }
+            Err(error) => assert_eq!(Errno::from_io_error(&error), Some(Errno::NOSYS)),
+        }
+        memory.write_at(0, &[7; 4096]).unwrap();
+        assert!(memory.prefer_node(NODES as u32).is_err());
+        assert!(
+            memory.prefer_node(NODES as u32 - 1).is_err(),
+            "no such node"
+        );
     }
 
     #[test]

@@ -25,6 +25,8 @@ const BAR0: u32 = 0;
 const CONFIG: u32 = 7;
 /// MSI-X interrupts (`VFIO_PCI_MSIX_IRQ_INDEX`).
 const MSIX: u32 = 2;
+/// Errors of the link and the function (`VFIO_PCI_ERR_IRQ_INDEX`).
+const ERRORS: u32 = 3;
 /// `VFIO_DEVICE_RESET`: `_IO(';', 100 + 11)`.
 const RESET: Opcode = opcode::none(b';', 111);
 
@@ -95,12 +97,16 @@ impl VfioFunction {
             .map_or(0, |irq| irq.count as usize)
     }
 
-    /// Connects eventfds to the first vectors; none disconnects all.
+    /// Connects eventfds to the first vectors; none disconnects all. The first also tells of errors of the link (AER), where
+    /// the kernel reports them.
     ///
     /// # Errors
     /// [`VfioError::VfioDeviceEnableIrq`] or [`VfioError::VfioDeviceDisableIrq`].
     pub fn set_msix(&self, eventfds: &[BorrowedFd<'_>]) -> Result<(), VfioError> {
         if eventfds.is_empty() {
+            if self.reports_errors() {
+                self.device.disable_irq(ERRORS)?;
+            }
             return self.device.disable_msix();
         }
         let duplicates: Result<Vec<_>, _> =
@@ -111,7 +117,17 @@ impl VfioFunction {
             // SAFETY: the descriptor is ours and goes over to the wrapper.
             .map(|fd| unsafe { VmmEventFd::from_raw_fd(fd.into_raw_fd()) })
             .collect();
-        self.device.enable_msix(wrapped.iter().collect())
+        self.device.enable_msix(wrapped.iter().collect())?;
+        match wrapped.first() {
+            Some(first) if self.reports_errors() => self.device.enable_irq(ERRORS, vec![first]),
+            _ => Ok(()),
+        }
+    }
+
+    fn reports_errors(&self) -> bool {
+        self.device
+            .get_irq_info(ERRORS)
+            .is_some_and(|irq| irq.count > 0)
     }
 
     /// Resets the function. The kernel can wait for ever for a device that is gone, so this gives up at `deadline`;

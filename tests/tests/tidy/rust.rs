@@ -44,6 +44,11 @@ const USES: &[(&str, &[&str])] = &[
         "phubctl",
         &["phub", "phub-abi", "phub-driver", "phub-pci", "phub-sys"],
     ),
+    // What runs in the test guest.
+    (
+        "phub-vm",
+        &["phub", "phub-abi", "phub-driver", "phub-pci", "phub-sys"],
+    ),
     // Whole-system tests see everything.
     (
         "phub-tests",

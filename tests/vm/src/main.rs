@@ -66,15 +66,14 @@ fn all() -> Result<()> {
         };
         println!("SCENARIO {name} begins");
         let start = Instant::now();
-        let outcome = scenario();
-        guest::end_children();
-        match outcome {
+        match scenario() {
             Ok(()) => println!("SCENARIO {name} ok {:.1} s", start.elapsed().as_secs_f64()),
-            Err(error) => println!(
-                "SCENARIO {name} FAILED {}",
-                format!("{error:#}").replace('\n', " | ")
-            ),
+            Err(error) => {
+                let what = format!("{error:#}").replace('\n', " | ");
+                println!("SCENARIO {name} FAILED {what}");
+            }
         }
+        guest::end_children();
     }
     Ok(())
 }

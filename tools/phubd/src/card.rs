@@ -106,6 +106,11 @@ impl CardPort {
         by_name(&self.identity)
     }
 
+    /// NUMA node of the card, if that is known.
+    pub(crate) fn numa_node(&self) -> Option<u32> {
+        self.device.as_ref()?.numa_node()
+    }
+
     pub(crate) fn segment_bytes(&self) -> u32 {
         self.identity.segment_bytes
     }

@@ -204,6 +204,11 @@ impl Hub {
             Memory::new(layout.arena_bytes, HugePages::No)
         };
         let memory = memory.map_err(|e| system("make an arena", &e))?;
+        if let Some(node) = self.card.numa_node()
+            && let Err(error) = memory.prefer_node(node)
+        {
+            tracing::debug!(%error, node, "the arena lies on any node");
+        }
         let layout = Layout {
             arena_bytes: memory.len(),
             ..layout
