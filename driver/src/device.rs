@@ -10,6 +10,7 @@ use phub_pci::config::{COMMAND, COMMAND_MASTER, COMMAND_MEMORY};
 use phub_pci::{PciFunction, RegisterIoExt};
 use phub_sys::EventFd;
 
+use crate::error::ALL_ONES;
 use crate::interrupts::Interrupts;
 use crate::iova::Iovas;
 use crate::slots::Slots;
@@ -231,7 +232,7 @@ impl Card {
     pub(crate) fn read<R: Register>(&self, index: u32) -> Result<R> {
         let value: R = self.pci.get_at(index)?;
         if value.bits() == u32::MAX && self.pci.get::<Magic>()?.value() == u32::MAX {
-            let reason = "registers read all ones".into();
+            let reason = ALL_ONES.into();
             return Err(Error::CardGone {
                 address: self.pci.address(),
                 reason,

@@ -210,6 +210,10 @@ impl From<PciError> for Error {
     }
 }
 
+/// What an empty slot looks like, and a card that was loaded anew while the bus was not told.
+pub(crate) const ALL_ONES: &str = "its registers read all ones: it was unplugged, or reloaded; for the second, as root: \
+     echo 1 > /sys/bus/pci/devices/ADDRESS/remove; echo 1 > /sys/bus/pci/rescan";
+
 /// What a card can be told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {

@@ -6,6 +6,7 @@ use phub_abi::{ABI_MAJOR, MAGIC, TABLE_MAX};
 use phub_pci::{PciFunction, RegisterIoExt};
 use serde::Serialize;
 
+use crate::error::ALL_ONES;
 use crate::{Error, Result};
 
 /// A card's version and size, fixed when it was built.
@@ -52,7 +53,7 @@ impl Identity {
             u32::MAX => {
                 return Err(Error::CardGone {
                     address,
-                    reason: "registers read all ones".into(),
+                    reason: ALL_ONES.into(),
                 });
             }
             found => return Err(Error::WrongMagic { address, found }),

@@ -138,6 +138,7 @@ pub(crate) fn in_use() -> Result<()> {
     let _daemon = phubd(address, "/run/first")?;
     says(&refusal(0, address)?, &["in use by another process"])?;
     let text = address.to_string();
+    doctor(&["in use by another process"], 0)?;
     let second = Process::start(std::process::Command::new("/bin/phubd").args([
         "--card",
         &text,

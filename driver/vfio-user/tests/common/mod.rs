@@ -295,12 +295,17 @@ impl Raw {
     }
 
     pub(crate) fn send_with_fds(&mut self, message: &[u8], fds: &[BorrowedFd<'_>]) {
+        assert!(self.try_send_with_fds(message, fds));
+    }
+
+    /// Whether the message went out; the server may have hung up.
+    pub(crate) fn try_send_with_fds(&mut self, message: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
         use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
         let mut space = vec![std::mem::MaybeUninit::uninit(); 16 * fds.len() + 64];
         let mut control = SendAncillaryBuffer::new(&mut space);
         assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
         let data = [std::io::IoSlice::new(message)];
-        sendmsg(self.0.as_fd(), &data, &mut control, SendFlags::NOSIGNAL).unwrap();
+        sendmsg(self.0.as_fd(), &data, &mut control, SendFlags::NOSIGNAL).is_ok()
     }
 }
 

@@ -3,7 +3,9 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use phub_driver::{PciAddress, Sysfs};
+use phub_abi::regs::Magic;
+use phub_driver::{CardAddress, Error, PciAddress, Sysfs, VfioOpenError, connect};
+use phub_pci::RegisterIoExt;
 use rustix::fs::{Access, MemfdFlags, access, memfd_create};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
@@ -296,11 +298,36 @@ impl Checks {
         }
         let node = self.path(&format!("/dev/vfio/{group}"));
         match access(&node, Access::READ_OK | Access::WRITE_OK) {
-            Ok(()) => (Ok(format!("{address}, {}", node.display())), ""),
+            Ok(()) => self.answers(address, &node),
             Err(error) => (
                 Err(format!("{address}: {}: {error}", node.display())),
                 "run phubd as root, or as root: chown its user /dev/vfio/GROUP",
             ),
+        }
+    }
+
+    /// Opens a card that may be opened, and looks at its first register.
+    fn answers(&self, address: PciAddress, node: &Path) -> (Result<String, String>, &'static str) {
+        let at = format!("{address}, {}", node.display());
+        if self.root != Path::new("/") {
+            return (Ok(at), "");
+        }
+        let magic = connect(&CardAddress::Vfio(address)).and_then(|pci| Ok(pci.get::<Magic>()?));
+        match magic.map(|magic| magic.value()) {
+            Ok(phub_abi::MAGIC) => (Ok(at), ""),
+            Ok(u32::MAX) => (
+                Err(format!("{address}: registers read all ones")),
+                "echo 1 > /sys/bus/pci/devices/ADDRESS/remove; echo 1 > /sys/bus/pci/rescan",
+            ),
+            Ok(other) => (
+                Err(format!("{address}: no phub register file ({other:#010x})")),
+                "load a bitstream of this version",
+            ),
+            // As it should be, if that is phubd.
+            Err(Error::Vfio(VfioOpenError::Busy { .. })) => {
+                (Ok(format!("{at}, in use by another process")), "")
+            }
+            Err(error) => (Err(error.to_string()), "see docs/vfio.md"),
         }
     }
 
