@@ -146,6 +146,27 @@ fn the_programmers_guide_has_every_status() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+#[test]
+fn every_proof_is_in_the_table() {
+    let tree = Tree::load();
+    let table = tree.get("docs/proofs.md").expect("the table").text();
+    let proofs: Vec<_> = tree
+        .below("hw/formal/", "sv")
+        .filter_map(|f| f.stem().strip_suffix("_props"))
+        .collect();
+    assert!(proofs.len() > 2, "only {proofs:?} found");
+    let row = |module: &str| {
+        table
+            .lines()
+            .any(|l| l.starts_with(&format!("| [{module}](")))
+    };
+    let missing: Vec<_> = proofs.iter().filter(|module| !row(module)).collect();
+    assert!(
+        missing.is_empty(),
+        "docs/proofs.md has no row for {missing:?}"
+    );
+}
+
 /// The table of the path of a gradient in ARCHITECTURE.md: `| n | [file](file) | `thing`, ... | what |`.
 #[test]
 fn the_path_of_a_gradient_is_there_in_this_order() {
