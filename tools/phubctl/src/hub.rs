@@ -167,9 +167,15 @@ impl Hub {
         Ok(token)
     }
 
+    /// Performance counters of the card, since it was enabled.
+    pub(crate) fn perf(&self) -> Result<BTreeMap<String, u64>> {
+        let Stats { perf, .. } = self.admin.borrow_mut().stats().map_err(explain)?;
+        Ok(perf)
+    }
+
     /// Cycles the card was busy for each beat its adders took, since it was enabled; none without a clock or a beat.
     pub(crate) fn cycles_per_beat(&self) -> Result<Option<f64>> {
-        let Stats { perf, .. } = self.admin.borrow_mut().stats().map_err(explain)?;
+        let perf = self.perf()?;
         let get = |key: &str| perf.get(key).copied().unwrap_or(0);
         let (busy, beats) = (get("busy"), get("beats_in"));
         Ok((busy > 0 && beats > 0).then(|| busy as f64 / beats as f64))

@@ -39,6 +39,7 @@ enum Cmd {
     Bind(cmd::bind::Bind),
     Unbind(cmd::bind::Unbind),
     Sim(cmd::sim::Sim),
+    Replay(cmd::replay::Replay),
     /// Print completions for a shell.
     Completions {
         /// Which shell.
@@ -70,6 +71,7 @@ fn run(command: Cmd) -> Result<ExitCode> {
         Cmd::Info(info) => info.run(),
         Cmd::Tenant(tenant) => tenant.run(),
         Cmd::Stats(stats) => stats.run(),
+        Cmd::Replay(replay) => replay.run(),
         Cmd::Bind(bind) => bind.run(),
         Cmd::Unbind(unbind) => unbind.run(),
         Cmd::Doctor(doctor) => doctor.run(),

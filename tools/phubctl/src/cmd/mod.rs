@@ -5,6 +5,7 @@ pub(crate) mod bind;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod info;
+pub(crate) mod replay;
 pub(crate) mod sim;
 pub(crate) mod stats;
 pub(crate) mod tenant;
