@@ -109,7 +109,8 @@ fn run(serve: &Serve) -> anyhow::Result<()> {
         verilated(serve, stop.clone(), failure.clone())?
     };
     let card = Arc::new(Pluggable::new(card));
-    let (slot, on_signal) = (card.clone(), stop.clone());
+    // Weak: the card ends, and its waves are written, where this function does.
+    let (slot, on_signal) = (Arc::downgrade(&card), stop.clone());
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
@@ -117,7 +118,7 @@ fn run(serve: &Serve) -> anyhow::Result<()> {
                 if signal != SIGUSR1 {
                     return on_signal.stop();
                 }
-                if let Err(error) = slot.pull() {
+                if let Some(Err(error)) = slot.upgrade().map(|card| card.pull()) {
                     tracing::warn!(%error, "the card that was pulled");
                 }
             }
