@@ -20,7 +20,7 @@ class TenantTable:
     async def _run(self):
         while True:
             await FallingEdge(self._dut.clk_i)
-            cfg = dict(enable=random.random() < 0.8, workers=random.randrange(1, 9), epoch=random.randrange(3),
+            cfg = dict(enable=random.random() < 0.8, workers=random.randrange(1, 9), epoch=random.randrange(2),
                        slot_base=random.getrandbits(10), slot_log2=random.randrange(8))
             self._dut.cfg_i.value = pack("tenant_cfg_t", **cfg)
             self.now = cfg
@@ -35,9 +35,9 @@ async def judges_each_header(dut, idle, push_back):
     sink = Sink(dut, "join_valid_o", "join_ready_i", ["join_hdr_o", "join_cfg_o"], push_back)
     sent = []
     for i in range(150):
-        status = random.choice([CONST["StOk"]] * 4 + [CONST["StReadError"], CONST["StTenantOff"]])
+        status = random.choice([CONST["StOk"], CONST["StReadError"], CONST["StReadError"], CONST["StTenantOff"]])
         sent.append(dict(status=status, tenant=random.getrandbits(6), worker=random.randrange(9),
-                         epoch=random.randrange(3), seq=i, bytes=1024, has_data=1, last=i & 1))
+                         epoch=random.randrange(2), seq=i, bytes=1024, has_data=1, last=i & 1))
     source.send(*(pack("seg_hdr_t", **hdr) for hdr in sent))
 
     # The configuration that counts is the one answered in the cycle after the header was taken.
