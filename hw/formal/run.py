@@ -68,9 +68,10 @@ PROOFS = [
         mutants=[
             ("row_q.inflight < cq_size - 13'd1", "row_q.inflight < cq_size"),
             ("row_q.head != row_q.tail && ", ""),
+            ("row_q <= row_of(q_q);", ""),
             ("db_advance > cq_filled", "db_advance > cq_filled + 12'd1"),
             ("row_d.head = (row_q.head + 12'd1) & sq_mask", "row_d.head = (row_q.head + 12'd2) & sq_mask"),
-            ("&& 32'(row_q.on_card) < DescDepth", ""),
+            ("row_d.on_card = row_q.on_card + 7'd1", "row_d.on_card = row_q.on_card"),
             ("row_we = cfg_i.enable && !dead_q[q_q] && !db_bad", "row_we = cfg_i.enable"),
         ],
     ),
