@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use phub::admin::{Admin, CreateTenant};
 use phub::{Error, Hub, JoinOptions, Reduce, Refusal};
 use phub_tests::running::CardKind;
 use rustix::process::{Pid, Signal, kill_process};
@@ -125,6 +126,14 @@ fn a_killed_hub_is_noticed_by_every_worker(card: CardKind) {
 
 fn a_killed_card_is_noticed_by_every_worker(card: CardKind) {
     let mut rig = Processes::start(card);
+    let mut admin = Admin::connect(&rig.dir.path().join("hub"), NOTICE).unwrap();
+    let kept = CreateTenant {
+        name: "kept".into(),
+        world: 1,
+        token: 5,
+        slots_log2: Some(3),
+    };
+    admin.create_tenant(kept).unwrap();
     let idle = Hub::connect(&rig.address())
         .unwrap()
         .join("idle", 0, 1, TOKEN, JoinOptions::default())
@@ -178,6 +187,13 @@ fn a_killed_card_is_noticed_by_every_worker(card: CardKind) {
     drop(worker);
     let again = rig.worker("job", 0, 1, 3, 1000);
     again.line("done", PATIENCE);
+    // What an operator made is still there, with its token.
+    let kept = |token| Hub::connect(&address)?.join("kept", 0, 1, token, JoinOptions::default());
+    assert!(kept(TOKEN).is_err());
+    kept(5)
+        .unwrap()
+        .push_pull("t", &mut [1.0], Reduce::Sum)
+        .unwrap();
 }
 
 fn a_hub_that_shuts_down_tells_its_workers(card: CardKind) {
