@@ -13,6 +13,7 @@ use phub_abi::{PCI_DEVICE, PCI_VENDOR};
 use phub_pci::PciFunction;
 use serde::Serialize;
 
+use crate::error::ALL_ONES;
 use crate::{Error, Result};
 
 /// A copy of the part of configuration space that holds the header and the capabilities. `pci-driver` reads words in
@@ -51,10 +52,11 @@ impl PciInfo {
             pci.config_read(offset, dword)?;
         }
         let address = pci.address();
-        if copy.0.iter().all(|b| *b == u8::MAX) {
+        // No function has these numbers. Other bytes may be there still: the kernel keeps some itself.
+        if copy.0.starts_with(&[u8::MAX; 4]) {
             return Err(Error::CardGone {
                 address,
-                reason: "configuration space reads all ones".into(),
+                reason: ALL_ONES.into(),
             });
         }
         Self::parse(&copy).map_err(|error| Error::BadIdentity {

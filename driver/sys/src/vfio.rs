@@ -32,9 +32,9 @@ const RESET: Opcode = opcode::none(b';', 111);
 
 /// An open function. It has the only device of its container.
 pub struct VfioFunction {
-    /// Declared first: mapping and duplicate hold the device open, and the group is free only after them.
-    bar: MappedBar,
-    file: File,
+    /// Dropped before the device: mapping and duplicate hold it open, and its group is free only after them.
+    bar: ManuallyDrop<MappedBar>,
+    file: ManuallyDrop<File>,
     device: ManuallyDrop<VfioDevice>,
     container: Arc<VfioContainer>,
     sysfs: PathBuf,
@@ -61,8 +61,8 @@ impl VfioFunction {
                 VfioError::VfioDeviceGetRegionInfo(vmm_sys_util::errno::Error::new(errno))
             })?;
         Ok(Self {
-            bar,
-            file,
+            bar: ManuallyDrop::new(bar),
+            file: ManuallyDrop::new(file),
             device: ManuallyDrop::new(device),
             container,
             sysfs: sysfs.into(),
@@ -185,6 +185,11 @@ impl VfioFunction {
 
 impl Drop for VfioFunction {
     fn drop(&mut self) {
+        // SAFETY: each is dropped once, here; no method is called afterwards.
+        unsafe {
+            ManuallyDrop::drop(&mut self.bar);
+            ManuallyDrop::drop(&mut self.file);
+        }
         // The crate looks the group up in sysfs once more, and panics for a device that was unplugged.
         if self.sysfs.join("iommu_group").exists() {
             // SAFETY: dropped once, here; no method is called afterwards.

@@ -23,6 +23,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("locked_memory", misuse::locked_memory),
     ("in_use", misuse::in_use),
     ("no_iommu", misuse::no_iommu),
+    ("reads_all_ones", misuse::reads_all_ones),
     ("containment", card::containment),
     ("reset_in_traffic", card::reset_in_traffic),
     ("a_gigabyte_of_mappings", card::a_gigabyte_of_mappings),

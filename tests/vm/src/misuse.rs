@@ -4,9 +4,13 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use phub_driver::{PciAddress, Sysfs};
+use phub_abi::regs::Magic;
+use phub_driver::{PciAddress, Sysfs, connect};
+use phub_pci::RegisterIoExt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::guest::{PATIENCE, Process, card, cards, group, load_vfio, phubctl, phubd, role, run};
@@ -139,7 +143,7 @@ pub(crate) fn in_use() -> Result<()> {
     says(&refusal(0, address)?, &["in use by another process"])?;
     let text = address.to_string();
     doctor(&["in use by another process"], 0)?;
-    let second = Process::start(std::process::Command::new("/bin/phubd").args([
+    let second = Process::start(Command::new("/bin/phubd").args([
         "--card",
         &text,
         "--socket",
@@ -149,6 +153,31 @@ pub(crate) fn in_use() -> Result<()> {
     let info = run(&mut phubctl(&["info", "--socket", "/run/first"]))?;
     ensure!(info.code == Some(0), "the first goes on: {}", info.text);
     Ok(())
+}
+
+/// The bus knows the card, and its registers read as all ones: it was reloaded and the bus was not told, say. Who tests this
+/// pulls it when asked to.
+pub(crate) fn reads_all_ones() -> Result<()> {
+    let address = card()?;
+    // The kernel would try for a minute to reset it, at each opening.
+    fs::write(Sysfs::default().path(address).join("reset_method"), "\n")?;
+    println!("REMOVE the card");
+    let pci = connect(&address.to_string().parse()?)?;
+    let start = Instant::now();
+    while pci.get::<Magic>()?.value() != u32::MAX {
+        ensure!(start.elapsed() < PATIENCE, "it is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(pci);
+    doctor(&["registers read all ones", "/sys/bus/pci/rescan"], 1)?;
+    let daemon = Process::start(Command::new("/bin/phubd").args([
+        "--card",
+        &address.to_string(),
+        "--socket",
+        "/run/hub",
+    ]))?;
+    let line = daemon.line("all ones", PATIENCE)?;
+    says(&line, &["/sys/bus/pci/rescan"])
 }
 
 /// A machine without an IOMMU, in a boot of its own.

@@ -69,6 +69,15 @@ fn more_than_one_card() {
 }
 
 #[test]
+fn a_card_that_was_reloaded() {
+    let mut machine = Machine::boot(Setup::default(), &["reads_all_ones"]);
+    machine.line("REMOVE the card");
+    machine.pull_cards();
+    machine.passes("reads_all_ones");
+    machine.ends();
+}
+
+#[test]
 fn a_card_that_is_removed() {
     let mut machine = Machine::boot(Setup::default(), &["card_removed"]);
     machine.line("REMOVE the card");
