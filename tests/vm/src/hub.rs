@@ -100,6 +100,39 @@ fn arenas(pid: u32) -> Result<usize> {
         .count())
 }
 
+/// Arenas of huge pages, each one mapping of the IOMMU.
+pub(crate) fn huge_pages() -> Result<()> {
+    let free = || -> Result<u32> {
+        let text = fs::read_to_string("/proc/meminfo")?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("HugePages_Free:"));
+        Ok(line.context("no huge pages")?.trim().parse()?)
+    };
+    fs::write("/proc/sys/vm/nr_hugepages", "16")?;
+    ensure!(free()? == 16);
+    let card = card()?.to_string();
+    let daemon = Process::start(Command::new("/bin/phubd").args([
+        "--huge-pages",
+        "--card",
+        &card,
+        "--socket",
+        SOCKET,
+    ]))?;
+    daemon.line("ready", PATIENCE)?;
+    exchange(SOCKET, 0, 3)?;
+    let waiting = Process::start(&mut worker(0, "job", 0, 2, 1))?;
+    waiting.line("joined", PATIENCE)?;
+    ensure!(free()? < 16, "an arena of small pages");
+    drop(waiting);
+    let start = Instant::now();
+    while free()? != 16 {
+        ensure!(start.elapsed() < NOTICE, "a huge page is lost");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    Ok(())
+}
+
 /// The kernel takes a card back from an owner that was killed, and the next one finds it as new.
 pub(crate) fn owner_killed() -> Result<()> {
     let card = card()?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use phub_abi::regs::Magic;
 use phub_driver::{PciAddress, Sysfs, connect};
 use phub_pci::RegisterIoExt;
@@ -178,6 +178,24 @@ pub(crate) fn reads_all_ones() -> Result<()> {
     ]))?;
     let line = daemon.line("all ones", PATIENCE)?;
     says(&line, &["/sys/bus/pci/rescan"])
+}
+
+/// Whoever is in the card's IOMMU group could be reached by the card: no other driver may be there. In a boot of its own.
+pub(crate) fn shared_group() -> Result<()> {
+    let address = card()?;
+    let neighbour = Sysfs::default()
+        .group(group(address)?)?
+        .into_iter()
+        .find(|found| found.driver.as_deref() == Some("nvme"))
+        .context("no neighbour")?;
+    let named = format!("{} (nvme)", neighbour.address);
+    says(&refusal(0, address)?, &["is shared with", &named])?;
+    doctor(&["shares its IOMMU group with", &named], 1)?;
+    let unbind = Sysfs::default()
+        .path(neighbour.address)
+        .join("driver/unbind");
+    fs::write(unbind, neighbour.address.to_string())?;
+    doctor(&[&format!("{address}, /dev/vfio/")], 0)
 }
 
 /// A machine without an IOMMU, in a boot of its own.

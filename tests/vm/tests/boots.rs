@@ -39,6 +39,15 @@ fn without_iommu() {
 }
 
 #[test]
+fn a_group_with_others() {
+    let setup = Setup {
+        shared: true,
+        ..Setup::default()
+    };
+    boots(setup, &["shared_group"]);
+}
+
+#[test]
 fn the_iommu_contains_the_card() {
     boots(
         Setup::default(),
@@ -50,7 +59,7 @@ fn the_iommu_contains_the_card() {
 fn the_demo_and_its_users() {
     boots(
         Setup::default(),
-        &["demo", "ordinary_users", "owner_killed"],
+        &["demo", "ordinary_users", "huge_pages", "owner_killed"],
     );
 }
 

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(240);
 pub(crate) struct Setup {
     pub(crate) cards: usize,
     pub(crate) iommu: bool,
+    /// The first card is on a bus with another device, and so in one IOMMU group with it.
+    pub(crate) shared: bool,
 }
 
 impl Default for Setup {
@@ -27,6 +29,7 @@ impl Default for Setup {
         Self {
             cards: 1,
             iommu: true,
+            shared: false,
         }
     }
 }
@@ -64,7 +67,19 @@ impl Machine {
                     .iter()
                     .flatten(),
             )
-            .args((0..setup.cards).flat_map(|n| ["-device".to_owned(), device(dir.path(), n)]))
+            .args(
+                SHARED
+                    .iter()
+                    .take(if setup.shared { SHARED.len() } else { 0 }),
+            )
+            .args((0..setup.cards).flat_map(|n| {
+                let bus = if setup.shared && n == 0 {
+                    "shared"
+                } else {
+                    "pcie.0"
+                };
+                ["-device".to_owned(), device(dir.path(), n, bus)]
+            }))
             .arg("-kernel")
             .arg(kernel(&packages))
             .arg("-initrd")
@@ -219,9 +234,17 @@ fn card(dir: &Path, n: usize) -> Child {
     card
 }
 
-fn device(dir: &Path, n: usize) -> String {
+/// A bus whose devices the IOMMU cannot tell apart, and a device on it that has a driver.
+const SHARED: [&str; 4] = [
+    "-device",
+    "pcie-pci-bridge,id=shared",
+    "-device",
+    "nvme,bus=shared,serial=1",
+];
+
+fn device(dir: &Path, n: usize, bus: &str) -> String {
     format!(
-        r#"{{"driver":"vfio-user-pci","rombar":0,"x-msg-timeout":60000,"socket":{{"type":"unix","path":"{}"}}}}"#,
+        r#"{{"driver":"vfio-user-pci","bus":"{bus}","rombar":0,"x-msg-timeout":60000,"socket":{{"type":"unix","path":"{}"}}}}"#,
         socket(dir, n).display()
     )
 }
