@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rand::{RngExt, SeedableRng};
@@ -128,7 +128,7 @@ pub(crate) fn huge_pages() -> Result<()> {
     let start = Instant::now();
     while free()? != 16 {
         ensure!(start.elapsed() < NOTICE, "a huge page is lost");
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
@@ -163,6 +163,21 @@ fn holdings(pid: u32) -> Result<(usize, String)> {
     Ok((descriptors, pinned))
 }
 
+/// What a process holds once nothing changes any more: connections that were closed are noticed in its next turns.
+fn at_rest(pid: u32) -> Result<(usize, String)> {
+    let start = Instant::now();
+    let (mut last, mut since) = (holdings(pid)?, Instant::now());
+    while since.elapsed() < Duration::from_millis(500) {
+        ensure!(start.elapsed() < PATIENCE, "{last:?} keeps changing");
+        std::thread::sleep(Duration::from_millis(20));
+        let now = holdings(pid)?;
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    Ok(last)
+}
+
 /// Ten thousand operations, with workers that are killed and daemons that are, and nothing is left at the end.
 pub(crate) fn soak() -> Result<()> {
     const OPERATIONS: u32 = 10_000;
@@ -172,7 +187,7 @@ pub(crate) fn soak() -> Result<()> {
     let card = card()?;
     let mut daemon = phubd(card, SOCKET)?;
     exchange(SOCKET, 0, 2)?;
-    let before = holdings(daemon.pid())?;
+    let before = at_rest(daemon.pid())?;
     let (mut operations, mut kills, mut restarts) = (0, 0, 0);
     while operations < OPERATIONS {
         let steps = rng.random_range(100..400);
@@ -207,12 +222,7 @@ pub(crate) fn soak() -> Result<()> {
         }
     }
     exchange(SOCKET, 0, 2)?;
-    let start = Instant::now();
-    // Closed connections are noticed in the daemon's next turn.
-    while holdings(daemon.pid())? != before && start.elapsed() < NOTICE {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let after = holdings(daemon.pid())?;
+    let after = at_rest(daemon.pid())?;
     println!("{operations} operations, {kills} workers and {restarts} daemons killed: {after:?}");
     ensure!(after == before, "{before:?} became {after:?}");
     ensure!(kills > 0 && restarts > 0);
@@ -260,5 +270,7 @@ pub(crate) fn card_removed() -> Result<()> {
     );
     let info = run(&mut phubctl(&["info", "--socket", SOCKET]))?;
     ensure!(info.code == Some(0), "{}", info.text);
+    // Its end waits for the kernel, which tries for a minute to reset the card.
+    std::mem::forget(daemon);
     Ok(())
 }
